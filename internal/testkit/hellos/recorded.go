@@ -11,6 +11,9 @@ import (
 	"sync"
 )
 
+// handshakeHeader is the length of a handshake message without its body.
+const handshakeHeader = 4
+
 //go:embed data/*.bin data/index.json
 var data embed.FS
 
@@ -33,7 +36,7 @@ type Recording struct {
 	Hello int
 }
 
-// row is what index.json says about one file.
+// row is what index.json says about one file. Hello is the length of the message's body.
 type row struct {
 	Bytes             int      `json:"bytes"`
 	Records           int      `json:"records"`
@@ -81,7 +84,7 @@ func (r row) recording(file string) Recording {
 	}
 	rec := Recording{
 		Name: strings.TrimSuffix(file, ".bin"), Bytes: flight, ServerName: r.ServerName, ECH: r.ECH,
-		Records: r.Records, Hello: r.Hello,
+		Records: r.Records, Hello: handshakeHeader + r.Hello,
 	}
 	if len(r.ALPN) > 0 {
 		rec.ALPN = r.ALPN
