@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // What can be wrong with a route, besides its patterns.
@@ -26,7 +27,11 @@ const maxProtocolLen = 255
 // New checks routes and builds the table. It keeps nothing of the slices. Its error tells of the first fault found,
 // names the route by its index, and wraps one of the sentinel errors of this package.
 func New(routes []Route) (*Table, error) {
-	t := &Table{patterns: make(map[string]patterns)}
+	names := 0
+	for i := range routes {
+		names += len(routes[i].Names)
+	}
+	t := &Table{patterns: make(map[string]patterns, names), keys: make([]key, 0, names)}
 	for i := range routes {
 		if err := t.addRoute(i, &routes[i]); err != nil {
 			return nil, fmt.Errorf("route %d: %w", i, err)
@@ -76,17 +81,26 @@ func sortProtocols(route int, alpn []string) ([]protocol, error) {
 func (t *Table) key(pattern string) *key {
 	f, base := split(pattern)
 	on := t.patterns[base]
-	if on[f] != nil {
-		return on[f]
+	if on[f] == 0 {
+		t.addKey(f, pattern)
+		on = t.patterns[base]
 	}
-	on[f] = &key{pattern: pattern, catchAll: none}
+	return &t.keys[on[f]-1]
+}
+
+// addKey copies pattern, so that the keys' text lies together and holds no config in memory.
+func (t *Table) addKey(f form, pattern string) {
+	k := key{pattern: strings.Clone(pattern), catchAll: none}
+	t.keys = append(t.keys, k)
+	_, base := split(k.pattern)
+	on := t.patterns[base]
+	on[f] = uint32(len(t.keys))
 	t.patterns[base] = on
 	if f != exact {
-		n := labels(base)
-		t.wild[n] = true
-		t.maxWild = max(t.maxWild, n)
+		labels := 1 + strings.Count(base, ".")
+		t.wild[labels] = true
+		t.maxWild = max(t.maxWild, labels)
 	}
-	return on[f]
 }
 
 // add gives k a route with its protocols.

@@ -7,7 +7,6 @@ package snitable
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
 )
@@ -23,14 +22,16 @@ type Route struct {
 // Table is an immutable set of routes. It is safe for concurrent use. A nil table knows no name.
 type Table struct {
 	patterns map[string]patterns // by base
+	keys     []key               // what patterns refers to
 	// wild says for each number of labels whether some wildcard's base has that many. It spares most suffixes of
 	// a name, above all of a very deep one, their search in the map.
 	wild    [maxLabels + 1]bool
 	maxWild int // the highest index set in wild
 }
 
-// patterns are the patterns on one base by form, nil where there is none.
-type patterns [numForms]*key
+// patterns are the patterns on one base by form: 1 + the index of the key, 0 where there is none. A large table is
+// as quick as it is small (what is not in the processor's caches costs more than all else), hence no pointers.
+type patterns [numForms]uint32
 
 // key is one pattern with its routes.
 type key struct {
@@ -114,9 +115,9 @@ func (t *Table) on(base, covered []byte) *key {
 	if !ok {
 		return nil
 	}
-	for f, k := range on {
-		if k != nil && form(f).takes(covered) {
-			return k
+	for f, i := range on {
+		if i != 0 && form(f).takes(covered) {
+			return &t.keys[i-1]
 		}
 	}
 	return nil
@@ -152,6 +153,3 @@ func (k *key) search(name []byte) (i int, ok bool) {
 	}
 	return lo, lo < len(k.protocols) && k.protocols[lo].name == string(name)
 }
-
-// labels counts the labels of a base.
-func labels(base string) int { return 1 + strings.Count(base, ".") }
