@@ -38,6 +38,9 @@ const (
 	numForms
 )
 
+// prefix returns what the form puts before the base.
+func (f form) prefix() string { return [numForms]string{one: "*.", many: "**.", tree: "."}[f] }
+
 // takes says whether the form covers a name that has the labels of covered, without the dot behind them, before its
 // base. A name with an empty label among them is covered by no form.
 func (f form) takes(covered []byte) bool {
@@ -55,14 +58,10 @@ func (f form) takes(covered []byte) bool {
 
 // split cuts a pattern into its form and its base.
 func split(pattern string) (f form, base string) {
-	if base, ok := strings.CutPrefix(pattern, "*."); ok {
-		return one, base
-	}
-	if base, ok := strings.CutPrefix(pattern, "**."); ok {
-		return many, base
-	}
-	if base, ok := strings.CutPrefix(pattern, "."); ok {
-		return tree, base
+	for f := one; f < numForms; f++ {
+		if base, ok := strings.CutPrefix(pattern, f.prefix()); ok {
+			return f, base
+		}
 	}
 	return exact, pattern
 }
@@ -87,7 +86,7 @@ func Normalize(pattern string) (string, error) {
 	if err := checkBase(f, base); err != nil {
 		return "", err
 	}
-	return pattern[:len(pattern)-len(raw)] + base, nil
+	return f.prefix() + base, nil
 }
 
 // toASCII returns name in lower case and A-labels. Nothing that is ASCII already is judged: names with an underscore,
@@ -99,6 +98,9 @@ func toASCII(name string) (string, error) {
 	}
 	if isASCII(name) {
 		return strings.ToLower(name), nil
+	}
+	if strings.ContainsRune(name, utf8.RuneError) { // invalid UTF-8, or what a JSON decoder makes of it
+		return "", fmt.Errorf("%w: it is not UTF-8", ErrPattern)
 	}
 	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.CheckHyphens(false))
 	ascii, err := profile.ToASCII(name)

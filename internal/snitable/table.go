@@ -1,12 +1,13 @@
 // Package snitable finds the route for a server name and the protocols that a client offers.
 //
-// A pattern is a form (exact, *., **. or .) and a base, the name behind it. One map from bases to the patterns on
-// them answers a lookup: it is asked for the name, and for each suffix of the name that has as many labels as some
+// A pattern is a form (exact, *., **. or .) and a base, the name behind it. One hash table from bases to patterns
+// answers a lookup: it is asked for the name, and for each suffix of the name that has as many labels as some
 // wildcard's base. The pattern found decides alone; which of its routes is taken depends on the protocols.
 package snitable
 
 import (
 	"bytes"
+	"hash/maphash"
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
 )
@@ -20,30 +21,40 @@ type Route struct {
 }
 
 // Table is an immutable set of routes. It is safe for concurrent use. A nil table knows no name.
+//
+// What a lookup costs in a large table is the memory it touches, so the layout is flat and small: about 90 bytes
+// for a name of 20.
 type Table struct {
-	patterns map[string]patterns // by base
-	keys     []key               // what patterns refers to
+	seed maphash.Seed // random, so that no client can know which names collide
+	// slots is a hash table of the keys by base, with linear probing. Its length is a power of two, and at least
+	// half of it is empty.
+	slots     []slot
+	keys      []key
+	protocols []protocol
 	// wild says for each number of labels whether some wildcard's base has that many. It spares most suffixes of
-	// a name, above all of a very deep one, their search in the map.
+	// a name, above all of a very deep one, the search.
 	wild    [maxLabels + 1]bool
 	maxWild int // the highest index set in wild
 }
 
-// patterns are the patterns on one base by form: 1 + the index of the key, 0 where there is none. A large table is
-// as quick as it is small (what is not in the processor's caches costs more than all else), hence no pointers.
-type patterns [numForms]uint32
+// slot refers to a key. Patterns of several forms on one base have slots of their own.
+type slot struct {
+	tag uint32 // the half of the base's hash that doesn't choose the place
+	key uint32 // 1 + index in Table.keys; 0 is an empty slot
+}
 
 // key is one pattern with its routes.
 type key struct {
-	pattern   string
-	protocols []protocol // sorted by name
-	catchAll  int        // route without protocols, or none
+	pattern  string
+	from, to uint32 // its part of Table.protocols, sorted by name
+	catchAll int32  // the route without protocols, or none
+	form     form
 }
 
 // protocol is a protocol name and the route that takes it.
 type protocol struct {
 	name  string
-	route int
+	route int32
 }
 
 // none stands for a route that is absent.
@@ -81,12 +92,24 @@ func (t *Table) Lookup(name []byte, offered clienthello.Protocols) (Match, Resul
 	if k == nil {
 		return Match{}, UnknownName
 	}
-	return k.choose(offered)
+	protocols := t.protocols[k.from:k.to]
+	if len(protocols) > 0 {
+		for name, rest := offered.Next(); name != nil; name, rest = rest.Next() {
+			if i, ok := search(protocols, name); ok {
+				p := &protocols[i]
+				return Match{Route: int(p.route), Pattern: k.pattern, Protocol: p.name}, Matched
+			}
+		}
+	}
+	if k.catchAll == none {
+		return Match{Pattern: k.pattern}, UnknownProtocol
+	}
+	return Match{Route: int(k.catchAll), Pattern: k.pattern}, Matched
 }
 
 // find returns the strongest pattern that covers name: the one with the longest base, then of the lowest form.
 func (t *Table) find(name []byte) *key {
-	if t == nil || len(name) > maxNameLen {
+	if t == nil || len(t.slots) == 0 || len(name) > maxNameLen {
 		return nil
 	}
 	if k := t.on(name, nil); k != nil {
@@ -111,45 +134,45 @@ func (t *Table) find(name []byte) *key {
 
 // on returns the strongest pattern on base that covers the name of the labels covered and base.
 func (t *Table) on(base, covered []byte) *key {
-	on, ok := t.patterns[string(base)]
-	if !ok {
-		return nil
-	}
-	for f, i := range on {
-		if i != 0 && form(f).takes(covered) {
-			return &t.keys[i-1]
+	var best *key
+	place, tag := t.place(maphash.Bytes(t.seed, base))
+	for ; t.slots[place].key != 0; place = t.after(place) {
+		if t.slots[place].tag != tag {
+			continue
+		}
+		k := &t.keys[t.slots[place].key-1]
+		if k.base() != string(base) || !k.form.takes(covered) {
+			continue
+		}
+		if best == nil || k.form < best.form {
+			best = k
 		}
 	}
-	return nil
+	return best
 }
 
-// choose picks the route of the first protocol offered that a route takes, else the catch-all.
-func (k *key) choose(offered clienthello.Protocols) (Match, Result) {
-	if len(k.protocols) > 0 {
-		for name, rest := offered.Next(); name != nil; name, rest = rest.Next() {
-			if i, ok := k.search(name); ok {
-				p := k.protocols[i]
-				return Match{Route: p.route, Pattern: k.pattern, Protocol: p.name}, Matched
-			}
-		}
-	}
-	if k.catchAll == none {
-		return Match{Pattern: k.pattern}, UnknownProtocol
-	}
-	return Match{Route: k.catchAll, Pattern: k.pattern}, Matched
+// place returns the slot where the probing for a hash begins, and the tag to look for.
+func (t *Table) place(hash uint64) (place int, tag uint32) {
+	return int(hash & uint64(len(t.slots)-1)), uint32(hash >> 32)
 }
 
-// search returns where name is in k.protocols, or would be inserted. It is written out, since the comparisons of
+// after returns the slot behind another one.
+func (t *Table) after(place int) int { return (place + 1) & (len(t.slots) - 1) }
+
+// base returns the name behind the wildcard.
+func (k *key) base() string { return k.pattern[len(k.form.prefix()):] }
+
+// search returns where name is in protocols, or would be inserted. It is written out, since the comparisons of
 // package slices would have to copy name into a string.
-func (k *key) search(name []byte) (i int, ok bool) {
-	lo, hi := 0, len(k.protocols)
+func search(protocols []protocol, name []byte) (i int, ok bool) {
+	lo, hi := 0, len(protocols)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if k.protocols[mid].name < string(name) {
+		if protocols[mid].name < string(name) {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return lo, lo < len(k.protocols) && k.protocols[lo].name == string(name)
+	return lo, lo < len(protocols) && protocols[lo].name == string(name)
 }
