@@ -62,6 +62,28 @@ func TestAgainstCryptoTLS(t *testing.T) {
 	}
 }
 
+// TestAgainstCryptoTLSBuilt does the same for what no recording has.
+func TestAgainstCryptoTLSBuilt(t *testing.T) {
+	tests := map[string]hellos.Options{
+		"no_block":       {},
+		"NUL_in_name":    exts(name("A\x00b")),
+		"name_not_UTF-8": exts(name("\xff\xfe")),
+		"other_name_type": exts(hellos.ServerName(
+			hellos.Name{Type: 1, Name: "a"}, hellos.Name{Name: "b"})),
+		"binary_protocol": exts(hellos.ALPN("\xff", "h2")),
+		"long_session_id": {ServerName: "a.test", SessionID: make([]byte, 255)},
+		"no_compression":  {ServerName: "a.test", Compression: []byte{}},
+		"20000_bytes":     {ServerName: "a.test", Versions: []uint16{0x0304}, Pad: 20000},
+	}
+	for name, o := range tests {
+		t.Run(name, func(t *testing.T) {
+			if !checkAgainstServer(t, hellos.Message(o)[handshakeHeader:], 0) {
+				t.Error("crypto/tls refuses the hello, so nothing was compared")
+			}
+		})
+	}
+}
+
 // checkAgainstServer gives a hello to both parsers and says whether crypto/tls took it. recordSize 0 means full
 // records.
 func checkAgainstServer(t *testing.T, body []byte, recordSize uint16) bool {
