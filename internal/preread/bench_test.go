@@ -64,7 +64,6 @@ func TestMemory(t *testing.T) {
 
 func BenchmarkBytes(b *testing.B) {
 	cfg := testConfig(b)
-	cfg.Table = newTable(b, testRoutes)
 	for _, bc := range []struct {
 		name   string
 		window []byte

@@ -96,8 +96,8 @@ func TestLatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(t)
 			var c Core
-			want, server := c.Bytes(cfg, window, t0), ""
-			server = c.ServerName()
+			want := c.Bytes(cfg, window, t0)
+			server := c.ServerName()
 			if want.Kind == NeedMore {
 				t.Fatalf("got %+v, want a final verdict", want)
 			}
