@@ -1,0 +1,156 @@
+// Package relay moves bytes between two connections, both ways, until both are done or one breaks.
+//
+// A direction that waits holds nothing but a goroutine: buffers and pipes are taken when data are there and given back
+// when they have gone out. Between plain sockets on Linux a direction that carries bulk data moves on to splice(2).
+package relay
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// End says how a relay ended. The set is closed.
+type End uint8
+
+const (
+	// Completed means that both sides ended their stream and every byte was delivered. A side that can't be told
+	// of the other's end (see Run) counts as ended with it.
+	Completed End = iota
+	// ReplayFailed means that the prefix could not be written to the backend.
+	ReplayFailed
+	// ClientAborted means that the client reset the connection, or its connection broke.
+	ClientAborted
+	// BackendAborted means that the backend did.
+	BackendAborted
+	// Stopped means that Stop ended it.
+	Stopped
+)
+
+// BareConn is implemented by a connection that wraps another one and knows whether the bytes may go around it.
+type BareConn interface {
+	// BareConn returns the connection beneath. ok is true if the wrapper holds no bytes of its own and, from now on,
+	// neither changes nor needs to see those that pass. Run asks once, at its start.
+	BareConn() (beneath net.Conn, ok bool)
+}
+
+// Relay is one pair of connections. Client and Backend must be set; it is used once and must not be copied.
+type Relay struct {
+	// Client and Backend are the two ends. The relay passes on half-closes and, on an abort, closes both with a
+	// reset; on a clean end and after Stop closing them is left to the caller.
+	Client, Backend net.Conn
+	// Prefix are bytes already read from the client. They go to the backend first and count as sent. Run sets it to
+	// nil once they are written, so that an idle connection doesn't hold them.
+	Prefix []byte
+	// OnHalfClose, if set, is called once, as soon as one side has ended its stream while the other goes on. It must
+	// not block; it may call Stop.
+	OnHalfClose func()
+
+	client, backend endpoint
+	up, down        direction
+	pipes           *pipePool
+	wait            sync.WaitGroup
+	stopped         atomic.Bool
+	half            atomic.Bool
+
+	// mu guards the fields below, and the deadlines of both ends, which Stop and the ending set.
+	mu      sync.Mutex
+	running bool
+	aborted bool
+	end     End
+	err     error
+}
+
+// Run moves bytes until the end and returns how it ended, with the error that ended it, if one did. When it returns
+// no goroutine of the relay is left.
+//
+// It starts by clearing the deadlines of both ends. The end of one side's stream is passed on with CloseWrite, and the
+// other direction goes on. If the receiver has no CloseWrite, it can't be told: then the other direction gets
+// muteGrace to finish and the relay is Completed. When one side aborts, what it had sent before still reaches the other
+// side, for at most drainTime; then both ends are reset.
+func (r *Relay) Run() (End, error) {
+	r.client.open(r.Client)
+	r.backend.open(r.Backend)
+	r.up = direction{src: &r.client, dst: &r.backend, other: &r.down}
+	r.down = direction{src: &r.backend, dst: &r.client, other: &r.up}
+	if r.pipes == nil {
+		r.pipes = sharedPipes()
+	}
+	if !r.start() {
+		return Stopped, nil
+	}
+	r.wait.Add(1)
+	go r.pumpDown()
+	r.pump(&r.up)
+	r.wait.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = false
+	return r.end, r.err
+}
+
+// Stop ends Run soon, with Stopped, from another goroutine. It may be called at any time and more than once. Before Run
+// it makes Run return at once; after Run it does nothing.
+func (r *Relay) Stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped.Store(true)
+	if r.running {
+		past := time.Unix(1, 0)
+		r.client.setDeadline(past)
+		r.backend.setDeadline(past)
+	}
+}
+
+// Sent returns the number of bytes written to the backend so far, the prefix included. It may be called while Run runs.
+func (r *Relay) Sent() int64 { return r.backend.taken.Load() }
+
+// Received returns the number of bytes written to the client so far.
+func (r *Relay) Received() int64 { return r.client.taken.Load() }
+
+// HalfClosed reports whether one side has ended its stream, and that was passed on, while the other went on. It may be
+// called while Run runs, and stays true.
+func (r *Relay) HalfClosed() bool { return r.half.Load() }
+
+// start reports whether Stop has not come first, and makes later calls of it effective.
+func (r *Relay) start() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped.Load() {
+		return false
+	}
+	r.client.setDeadline(time.Time{})
+	r.backend.setDeadline(time.Time{})
+	r.running = true
+	return true
+}
+
+// pumpDown is the relay's own goroutine. It ends when the backend's stream has, or when an ending closes the ends or
+// lets their deadlines pass; Run waits for it.
+func (r *Relay) pumpDown() {
+	defer r.wait.Done()
+	r.pump(&r.down)
+}
+
+// pump runs one direction to its end and settles what follows.
+func (r *Relay) pump(d *direction) {
+	out := r.replay(d)
+	if out.err == nil {
+		out = d.run(r.pipes)
+	}
+	if out.err == nil {
+		out = r.passEnd(d, out)
+	}
+	r.settle(d, out)
+}
+
+// replay writes the prefix, if this is the direction to the backend.
+func (r *Relay) replay(d *direction) outcome {
+	if d != &r.up || len(r.Prefix) == 0 {
+		return outcome{}
+	}
+	err := d.write(r.Prefix)
+	r.Prefix = nil
+	return outcome{at: replaying, err: err}
+}

@@ -1,0 +1,368 @@
+package relay
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for something that must happen.
+const patience = 20 * time.Second
+
+// stream is what the far ends of these tests are: sockets that can half-close.
+type stream interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// pair returns the near and the far end of a new connection.
+type pair func(t testing.TB) (near net.Conn, far stream)
+
+func tcpPair(t testing.TB) (net.Conn, stream) { return socketPair(t, "tcp", "127.0.0.1:0") }
+
+func unixPair(t testing.TB) (net.Conn, stream) {
+	return socketPair(t, "unix", filepath.Join(t.TempDir(), "s"))
+}
+
+func socketPair(t testing.TB, network, address string) (net.Conn, stream) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err := net.Dial(network, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close(); near.Close() })
+	setPatience(t, far)
+	return near, far.(stream)
+}
+
+func setPatience(t testing.TB, c net.Conn) {
+	t.Helper()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// opaque hides everything but net.Conn.
+type opaque struct{ net.Conn }
+
+// shown is a wrapper that shows the connection beneath, for signals.
+type shown struct{ opaque }
+
+func (s shown) NetConn() net.Conn { return s.Conn }
+
+// bareWrap is a wrapper that lets the bytes go around it.
+type bareWrap struct {
+	opaque
+	ok bool
+}
+
+func (b bareWrap) BareConn() (net.Conn, bool) { return b.Conn, b.ok }
+
+// bench is one relay with both its far ends.
+type bench struct {
+	*Relay
+	client, backend stream
+	done            chan struct{}
+}
+
+// prepare makes a relay between two new connections. It checks that in the end neither goroutines nor descriptors nor
+// pipes are left.
+func prepare(t testing.TB, clients, backends pair) *bench {
+	t.Helper()
+	noLeaks(t)
+	b := &bench{Relay: &Relay{pipes: ownPipes(t)}, done: make(chan struct{})}
+	b.Client, b.client = clients(t)
+	b.Backend, b.backend = backends(t)
+	return b
+}
+
+// start runs the relay; wait returns how it ended.
+func (b *bench) start(t testing.TB) *bench {
+	t.Helper()
+	go func() {
+		defer close(b.done)
+		b.Run()
+	}()
+	t.Cleanup(func() {
+		b.Stop()
+		<-b.done
+	})
+	return b
+}
+
+func (b *bench) wait(t testing.TB) (End, error) {
+	t.Helper()
+	select {
+	case <-b.done:
+		return b.end, b.err
+	case <-time.After(patience):
+		t.Fatal("the relay doesn't end")
+		return 0, nil
+	}
+}
+
+func (b *bench) expect(t testing.TB, end End, sent, received int) {
+	t.Helper()
+	got, err := b.wait(t)
+	if got != end {
+		t.Errorf("end: got %v (%v), want %v", got, err, end)
+	}
+	if (err != nil) != (end != Completed && end != Stopped) {
+		t.Errorf("error of end %v: got %v", got, err)
+	}
+	if b.Sent() != int64(sent) || b.Received() != int64(received) {
+		t.Errorf("sent, received: got %d, %d, want %d, %d", b.Sent(), b.Received(), sent, received)
+	}
+}
+
+// noLeaks checks, when everything else was cleaned up, that the goroutines and descriptors are those of before.
+func noLeaks(t testing.TB) {
+	t.Helper()
+	goroutines, files := runtime.NumGoroutine(), openFiles()
+	t.Cleanup(func() {
+		eventually(t, "goroutines and descriptors are back to base", func() bool {
+			return runtime.NumGoroutine() <= goroutines && openFiles() <= files
+		})
+	})
+}
+
+func openFiles() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(entries)
+}
+
+// eventually polls for a state of the kernel or the runtime that nothing announces.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("not in time: %s", what)
+}
+
+func send(t testing.TB, c net.Conn, b []byte) {
+	t.Helper()
+	if _, err := c.Write(b); err != nil {
+		t.Errorf("sending: %v", err)
+	}
+}
+
+func receive(t testing.TB, c net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Errorf("receiving: got %q (%v), want %q", got[:n], err, want)
+	}
+}
+
+func receiveEnd(t testing.TB, c net.Conn) {
+	t.Helper()
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("receiving the end: got %d bytes and %v, want EOF", n, err)
+	}
+}
+
+func closeWrite(t testing.TB, s stream) {
+	t.Helper()
+	if err := s.CloseWrite(); err != nil {
+		t.Errorf("closing to write: %v", err)
+	}
+}
+
+// abortConn resets c.
+func abortConn(t testing.TB, c net.Conn) {
+	t.Helper()
+	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+}
+
+// receiveReset reads all there is and expects a reset behind it.
+func receiveReset(t testing.TB, c net.Conn) []byte {
+	t.Helper()
+	got, err := io.ReadAll(c)
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("receiving a reset: got %v after %d bytes", err, len(got))
+	}
+	return got
+}
+
+func random(t testing.TB, n int) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// exchange sends data and its end from each side at once, and checks what arrives.
+func exchange(t testing.TB, b *bench, up, down []byte) {
+	t.Helper()
+	sums := make(chan [2][sha256.Size]byte, 2)
+	one := func(from, to stream, data []byte) {
+		go func() {
+			send(t, from, data)
+			closeWrite(t, from)
+		}()
+		got, err := io.ReadAll(to)
+		if err != nil {
+			t.Errorf("receiving: %v", err)
+		}
+		sums <- [2][sha256.Size]byte{sha256.Sum256(data), sha256.Sum256(got)}
+	}
+	go one(b.client, b.backend, up)
+	one(b.backend, b.client, down)
+	for range 2 {
+		if s := <-sums; s[0] != s[1] {
+			t.Errorf("bytes differ")
+		}
+	}
+}
+
+func TestBulkBothWays(t *testing.T) {
+	wrapped := func(p pair, wrap func(net.Conn) net.Conn) pair {
+		return func(t testing.TB) (net.Conn, stream) {
+			near, far := p(t)
+			return wrap(near), far
+		}
+	}
+	asShown := func(c net.Conn) net.Conn { return shown{opaque{c}} }
+	asBare := func(c net.Conn) net.Conn { return bareWrap{opaque{c}, true} }
+	tests := []struct {
+		name              string
+		clients, backends pair
+	}{
+		{"tcp to tcp", tcpPair, tcpPair},
+		{"unix to unix", unixPair, unixPair},
+		{"tcp to unix", tcpPair, unixPair},
+		{"unix to tcp", unixPair, tcpPair},
+		{"tls to tcp", tlsPair, tcpPair},
+		{"tcp to tls", tcpPair, tlsPair},
+		{"wrapper to tcp", wrapped(tcpPair, asShown), tcpPair},
+		{"tcp to wrapper", tcpPair, wrapped(tcpPair, asShown)},
+		{"bare wrapper to tcp", wrapped(tcpPair, asBare), tcpPair},
+	}
+	const size = 10 << 20
+	up, down := random(t, size), random(t, size)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b := prepare(t, test.clients, test.backends).start(t)
+			exchange(t, b, up, down)
+			b.expect(t, Completed, size, size)
+		})
+	}
+}
+
+func TestEcho(t *testing.T) {
+	for name, p := range map[string]pair{"tcp": tcpPair, "unix": unixPair, "tls": tlsPair} {
+		t.Run(name, func(t *testing.T) {
+			b := prepare(t, p, tcpPair).start(t)
+			for range 100 {
+				send(t, b.client, []byte("ping"))
+				receive(t, b.backend, "ping")
+				send(t, b.backend, []byte("answer"))
+				receive(t, b.client, "answer")
+			}
+			closeWrite(t, b.client)
+			receiveEnd(t, b.backend)
+			closeWrite(t, b.backend)
+			receiveEnd(t, b.client)
+			b.expect(t, Completed, 400, 600)
+		})
+	}
+}
+
+// The backend speaks first, and the client never does before that: nothing may wait for client data.
+func TestServerFirst(t *testing.T) {
+	b := prepare(t, tcpPair, tcpPair).start(t)
+	send(t, b.backend, []byte("220 hello\r\n"))
+	receive(t, b.client, "220 hello\r\n")
+	b.backend.Close()
+	receiveEnd(t, b.client)
+	b.client.Close()
+	b.expect(t, Completed, 0, 11)
+}
+
+func TestPrefix(t *testing.T) {
+	prefix := []byte("hello, preread ")
+	t.Run("alone", func(t *testing.T) {
+		b := prepare(t, tcpPair, tcpPair)
+		b.Prefix = prefix
+		b.start(t)
+		receive(t, b.backend, string(prefix))
+		b.Stop()
+		b.expect(t, Stopped, len(prefix), 0)
+		if b.Prefix != nil {
+			t.Error("the prefix is still held")
+		}
+	})
+	t.Run("more and the end right behind", func(t *testing.T) {
+		more := random(t, 1<<20)
+		b := prepare(t, tcpPair, tcpPair)
+		b.Prefix = prefix
+		go func() {
+			send(t, b.client, more)
+			closeWrite(t, b.client)
+		}()
+		b.start(t)
+		got, err := io.ReadAll(b.backend)
+		if err != nil || !bytes.Equal(got, append(prefix[:len(prefix):len(prefix)], more...)) {
+			t.Errorf("got %d bytes (%v), want %d", len(got), err, len(prefix)+len(more))
+		}
+		closeWrite(t, b.backend)
+		b.expect(t, Completed, len(prefix)+len(more), 0)
+	})
+	t.Run("while the backend only sends", func(t *testing.T) {
+		b := prepare(t, tcpPair, tcpPair)
+		b.Prefix = random(t, 16<<20) // more than the sockets hold
+		b.start(t)
+		send(t, b.backend, []byte("banner"))
+		receive(t, b.client, "banner")
+		b.Stop()
+		if end, _ := b.wait(t); end != Stopped {
+			t.Errorf("got %v, want %v", end, Stopped)
+		}
+	})
+}
+
+// Whatever was preread, a deadline that was set for it must not cut the session.
+func TestOldDeadlinesAreCleared(t *testing.T) {
+	b := prepare(t, tcpPair, tcpPair)
+	past := time.Unix(1, 0)
+	b.Client.SetDeadline(past)
+	b.Backend.SetDeadline(past)
+	b.start(t)
+	send(t, b.client, []byte("ping"))
+	receive(t, b.backend, "ping")
+	send(t, b.backend, []byte("pong"))
+	receive(t, b.client, "pong")
+	b.Stop()
+	b.expect(t, Stopped, 4, 4)
+}
