@@ -1,0 +1,101 @@
+// Package args reads the arguments of Caddyfile options. Each function stands on the option's name and returns an
+// error that carries file and line.
+package args
+
+import (
+	"math"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
+)
+
+// None refuses arguments and a block.
+func None(d *caddyfile.Dispenser) error {
+	name := d.Val()
+	if d.NextArg() {
+		return d.Errf("%s takes no argument, got %q", name, d.Val())
+	}
+	return NoBlock(d, name)
+}
+
+// NoBlock refuses a block behind the option called name, once its arguments are read.
+func NoBlock(d *caddyfile.Dispenser, name string) error {
+	if d.NextBlock(d.Nesting()) {
+		return d.Errf("%s takes no block", name)
+	}
+	return nil
+}
+
+// One returns the option's only argument.
+func One(d *caddyfile.Dispenser) (string, error) {
+	name := d.Val()
+	if !d.NextArg() {
+		return "", d.Errf("%s needs an argument", name)
+	}
+	value := d.Val()
+	if d.NextArg() {
+		return "", d.Errf("%s takes one argument, got also %q", name, d.Val())
+	}
+	return value, nil
+}
+
+// Many returns the option's arguments, at least one.
+func Many(d *caddyfile.Dispenser) ([]string, error) {
+	name := d.Val()
+	values := d.RemainingArgs()
+	if len(values) == 0 {
+		return nil, d.Errf("%s needs at least one argument", name)
+	}
+	return values, nil
+}
+
+// Duration returns the option's only argument as a duration, "d" for days included. Zero is refused like every value
+// that is not positive: in JSON zero stands for the default.
+func Duration(d *caddyfile.Dispenser) (caddy.Duration, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err != nil {
+		return 0, err
+	}
+	dur, err := caddy.ParseDuration(value)
+	if err != nil {
+		return 0, d.Errf("%s: %v", name, err)
+	}
+	if dur <= 0 {
+		return 0, d.Errf("%s: %q is not a positive duration", name, value)
+	}
+	return caddy.Duration(dur), nil
+}
+
+// Bytes returns the option's only argument as a number of bytes: 65536, 64KiB, 64KB.
+func Bytes(d *caddyfile.Dispenser) (int64, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err != nil {
+		return 0, err
+	}
+	n, err := humanize.ParseBytes(value)
+	if err != nil {
+		return 0, d.Errf("%s: %v", name, err)
+	}
+	if n == 0 || n > math.MaxInt64 {
+		return 0, d.Errf("%s: %q is out of range", name, value)
+	}
+	return int64(n), nil
+}
+
+// Once refuses options that are given twice. The zero value is ready.
+type Once struct{ seen map[string]bool }
+
+// Check records the option at which d stands.
+func (o *Once) Check(d *caddyfile.Dispenser) error {
+	if o.seen[d.Val()] {
+		return d.Errf("%s is given twice", d.Val())
+	}
+	if o.seen == nil {
+		o.seen = make(map[string]bool)
+	}
+	o.seen[d.Val()] = true
+	return nil
+}

@@ -1,0 +1,143 @@
+// Package l4sni reads the ClientHello of a TLS connection before a byte is forwarded, and routes the connection by
+// its server name and protocols. Nothing is decrypted and nothing is changed: whatever comes next, a proxy, Caddy's
+// own TLS or its HTTP app, sees the stream from its first byte.
+package l4sni
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/caddyfile/ipranges"
+	"github.com/caddy-sluice/sluice/internal/preread"
+	"github.com/caddy-sluice/sluice/modules/addrcheck"
+	"github.com/caddy-sluice/sluice/modules/session"
+)
+
+func init() {
+	caddy.RegisterModule(&Preread{})
+}
+
+// Preread is the handler `preread`. It reads a connection until its ClientHello is complete or can't become one, and
+// keeps what the hello says for the handlers behind it: sni_router routes by it, placeholders and logs show it.
+//
+// It closes a connection itself only if the client left or a PROXY header was missing or invalid. Whatever else is
+// wrong (no TLS, malformed, too slow, too large) it leaves to the handlers behind it: sni_router gives it to the
+// fallback for that reason or closes it, and forward closes it.
+//
+// Without it, sni_router reads by itself, with the defaults.
+//
+// Placeholders, for the handlers behind it: `{l4.sluice.sni}`, `{l4.sluice.alpn}`, `{l4.sluice.ech}`,
+// `{l4.sluice.hello_size}`, `{l4.sluice.hello_records}`, `{l4.sluice.reason}`, `{l4.sluice.client}`.
+type Preread struct {
+	// How long a connection may take, from its first Sluice handler, until the hello is complete. Progress does not
+	// extend it. Range: `10ms` to `5m`. Default: `5s`. No placeholders.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// How many bytes may be read before the hello is complete, a PROXY header included. Range: 5 (the header of one
+	// TLS record) to 1048576. Default: 32768, room for a hello in a full-size record. No placeholders.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
+
+	// Who sends a PROXY protocol header. Default: nobody; a connection that begins with one is then not TLS.
+	ProxyProtocol *ProxyProtocol `json:"proxy_protocol,omitempty"`
+
+	reader prereader
+	logger *zap.Logger
+}
+
+// ProxyProtocol says which peers send a PROXY protocol header, version 1 or 2, before anything else.
+type ProxyProtocol struct {
+	// The IP addresses and CIDR ranges (or `private_ranges`) of the peers that must send a header. Their connections are closed if they
+	// don't. No header is ever read from other peers. Required. Placeholders are replaced at load.
+	From []string `json:"from,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Preread) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "layer4.handlers.preread",
+		New: func() caddy.Module { return new(Preread) },
+	}
+}
+
+// Provision checks the settings and sets the defaults.
+func (h *Preread) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	var err error
+	if h.reader.cfg, err = h.config(); err != nil {
+		return err
+	}
+	if h.ProxyProtocol != nil {
+		if h.reader.from, err = h.ProxyProtocol.prefixes(); err != nil {
+			return err
+		}
+	}
+	if err := addrcheck.Exclusive(ctx); err != nil {
+		return err
+	}
+	return metrics.register(ctx.GetMetricsRegistry())
+}
+
+// config turns the settings into the core's config.
+func (h *Preread) config() (preread.Config, error) {
+	cfg := defaults
+	if h.MaxBytes != 0 {
+		if h.MaxBytes < preread.MinMaxBytes || h.MaxBytes > preread.MaxMaxBytes {
+			return cfg, fmt.Errorf("max_bytes: %d is out of range, %d to %d", h.MaxBytes, preread.MinMaxBytes, preread.MaxMaxBytes)
+		}
+		cfg.MaxBytes = int(h.MaxBytes)
+	}
+	if h.Timeout != 0 {
+		timeout := time.Duration(h.Timeout)
+		if timeout < preread.MinTimeout || timeout > preread.MaxTimeout {
+			return cfg, fmt.Errorf("timeout: %v is out of range, %v to %v", timeout, preread.MinTimeout, preread.MaxTimeout)
+		}
+		cfg.Timeout = timeout
+	}
+	return cfg, nil
+}
+
+// defaults is the core's config where nothing else is said.
+var defaults = preread.Config{MaxBytes: preread.DefaultMaxBytes, Timeout: preread.DefaultTimeout}
+
+// prefixes returns the ranges of From.
+func (p *ProxyProtocol) prefixes() ([]netip.Prefix, error) {
+	if len(p.From) == 0 {
+		return nil, errors.New("proxy_protocol.from: must name the peers that send a header")
+	}
+	prefixes, err := ipranges.Parse(p.From)
+	if err != nil {
+		return nil, fmt.Errorf("proxy_protocol.from: %w", err)
+	}
+	return prefixes, nil
+}
+
+// Handle reads the hello and calls next, unless the client is gone or is not to be trusted.
+func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
+	sess := session.Of(cx)
+	defer sess.Recover(h.logger)
+	metrics.begin(sess)
+	var silent bool
+	defer func() { metrics.finish(sess, silent) }()
+
+	cx, verdict, silent, err := h.reader.read(cx, sess)
+	if err != nil {
+		return err
+	}
+	if closes(verdict.Reason) {
+		refuse(cx, sess, h.logger, false)
+		return nil
+	}
+	return next.Handle(cx)
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner  = (*Preread)(nil)
+	_ layer4.NextHandler = (*Preread)(nil)
+)

@@ -1,0 +1,286 @@
+package l4sni
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/internal/clienthello"
+	"github.com/caddy-sluice/sluice/internal/preread"
+	"github.com/caddy-sluice/sluice/internal/snitable"
+	"github.com/caddy-sluice/sluice/modules/addrcheck"
+	"github.com/caddy-sluice/sluice/modules/session"
+)
+
+func init() {
+	caddy.RegisterModule(&Router{})
+}
+
+// Router is the handler `sni_router`. It gives a TLS connection to the route for its server name and protocols. All
+// routes are one table: a lookup takes as long with 100,000 names as with ten, and the order in which routes are
+// written does not matter.
+//
+// A connection without a route goes to the fallback for its reason, else it is closed. Under the listener wrapper a
+// missing fallback hands it to Caddy's own sites.
+//
+// Placeholders, for the handlers of a route: those of `preread`, `{l4.sluice.pattern}`, `{l4.sluice.tags.<key>}`.
+type Router struct {
+	// The routes. At least one, or a fallback.
+	Routes []*Route `json:"routes,omitempty"`
+
+	// What happens to connections for which there is no route. A reason may stand in one fallback only.
+	Fallback []*Fallback `json:"fallback,omitempty"`
+
+	// Whether a TLS client is told why it is refused, with the alert `unrecognized_name` (RFC 6066 §3) or
+	// `no_application_protocol` (RFC 7301 §3.2), before its connection is closed: `on` or `off`. Default: `on`.
+	Alert string `json:"alert,omitempty"`
+
+	reader    prereader
+	fallbacks [preread.FrontClosed + 1]chain
+	logger    *zap.Logger
+}
+
+// Route is one route of a Router.
+type Route struct {
+	// The server names that the route takes: `a.example.com` (that name), `*.example.com` (one label more),
+	// `**.example.com` (one label or more), `.example.com` (the name and everything below). An exact name wins over a
+	// pattern, a longer pattern over a shorter one. Required. Placeholders are replaced at load.
+	Names []string `json:"names,omitempty"`
+
+	// The application protocols that the route takes, compared byte for byte with what the client offers, in the
+	// client's order. Default: any; then the route is the catch-all of its names.
+	ALPN []string `json:"alpn,omitempty"`
+
+	// Tags for the connections of this route, for logs.
+	Tags map[string]string `json:"tags,omitempty"`
+
+	// The handlers of the route. At least one. Behind the last one the connection goes on to what follows the router.
+	HandlersRaw []json.RawMessage `json:"handle,omitempty" caddy:"namespace=layer4.handlers inline_key=handler"`
+
+	handlers chain
+}
+
+// Fallback is what happens to connections for which there is no route.
+type Fallback struct {
+	// The reasons it is for: `not_tls`, `malformed_record`, `malformed_handshake`, `fragmented` (the deadline has
+	// passed), `too_large`, `no_sni`, `ech_outer_absent`, `sni_unmatched`, `alpn_unmatched`. Default: all of these.
+	Reasons []string `json:"reasons,omitempty"`
+
+	// The handlers. At least one. They see the connection from its first byte.
+	HandlersRaw []json.RawMessage `json:"handle,omitempty" caddy:"namespace=layer4.handlers inline_key=handler"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Router) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "layer4.handlers.sni_router",
+		New: func() caddy.Module { return new(Router) },
+	}
+}
+
+// Provision builds the table and loads the handlers of all routes.
+func (h *Router) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	table, err := h.Table()
+	if err != nil {
+		return err
+	}
+	h.reader.cfg = defaults
+	h.reader.cfg.Table = table
+	if err := addrcheck.Exclusive(ctx); err != nil {
+		return err
+	}
+	if err := h.warnOverlap(ctx); err != nil {
+		return err
+	}
+	for i, route := range h.Routes {
+		if route.handlers, err = loadChain(ctx, route, route.HandlersRaw); err != nil {
+			return fmt.Errorf("routes[%d].handle: %w", i, err)
+		}
+	}
+	if err := h.provisionFallbacks(ctx); err != nil {
+		return err
+	}
+	return metrics.register(ctx.GetMetricsRegistry())
+}
+
+// Table checks all settings that don't need other modules and returns the routing table.
+func (h *Router) Table() (*snitable.Table, error) {
+	if len(h.Routes) == 0 && len(h.Fallback) == 0 {
+		return nil, fmt.Errorf("routes: there is neither a route nor a fallback")
+	}
+	if h.Alert != "" && h.Alert != "on" && h.Alert != "off" {
+		return nil, fmt.Errorf("alert: %q is neither \"on\" nor \"off\"", h.Alert)
+	}
+	repl := caddy.NewReplacer()
+	rows := make([]snitable.Route, len(h.Routes))
+	for i, route := range h.Routes {
+		rows[i].ALPN = route.ALPN
+		for _, name := range route.Names {
+			value, err := repl.ReplaceOrErr(name, true, true)
+			if err != nil {
+				return nil, fmt.Errorf("routes[%d].names: %q: %w", i, name, err)
+			}
+			rows[i].Names = append(rows[i].Names, value)
+		}
+	}
+	return snitable.New(rows)
+}
+
+// provisionFallbacks loads the handlers of each fallback and enters them under its reasons.
+func (h *Router) provisionFallbacks(ctx caddy.Context) error {
+	owner, err := h.FallbackReasons()
+	if err != nil {
+		return err
+	}
+	for i, fallback := range h.Fallback {
+		handlers, err := loadChain(ctx, fallback, fallback.HandlersRaw)
+		if err != nil {
+			return fmt.Errorf("fallback[%d].handle: %w", i, err)
+		}
+		for reason, j := range owner {
+			if i == j {
+				h.fallbacks[reason] = handlers
+			}
+		}
+	}
+	return nil
+}
+
+// FallbackReasons returns which entry of Fallback takes which reason.
+func (h *Router) FallbackReasons() (map[preread.Reason]int, error) {
+	owner := make(map[preread.Reason]int)
+	for i, fallback := range h.Fallback {
+		reasons, err := fallback.reasons()
+		if err != nil {
+			return nil, fmt.Errorf("fallback[%d].reasons: %w", i, err)
+		}
+		for _, reason := range reasons {
+			if j, taken := owner[reason]; taken {
+				return nil, fmt.Errorf("fallback[%d].reasons: %q is in fallback %d already", i, reason, j)
+			}
+			owner[reason] = i
+		}
+	}
+	return owner, nil
+}
+
+// reasons returns the reasons that a fallback is for.
+func (f *Fallback) reasons() ([]preread.Reason, error) {
+	var reasons []preread.Reason
+	for _, name := range f.Reasons {
+		reason, ok := preread.ParseReason(name)
+		if !ok {
+			return nil, fmt.Errorf("%q is not a reason", name)
+		}
+		if closes(reason) {
+			return nil, fmt.Errorf("%q can't have a fallback: such a connection is always closed", name)
+		}
+		reasons = append(reasons, reason)
+	}
+	if len(f.Reasons) > 0 {
+		return reasons, nil
+	}
+	for reason := range preread.Reasons() {
+		if !closes(reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons, nil
+}
+
+// closes says whether a connection with this reason is closed in every case: the client is gone, or it is not who
+// it should be.
+func closes(r preread.Reason) bool {
+	return r == preread.FrontClosed || r == preread.ProxyHeaderInvalid
+}
+
+// Handle routes the connection. If no preread ran before, it reads the hello first.
+func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
+	sess := session.Of(cx)
+	defer sess.Recover(h.logger)
+	if sess.Preread {
+		match, reason := h.resolve(sess)
+		return h.dispatch(cx, sess, verdict(match, reason), next)
+	}
+
+	metrics.begin(sess)
+	var silent bool
+	defer func() { metrics.finish(sess, silent) }()
+	cx, v, silent, err := h.reader.read(cx, sess)
+	if err != nil {
+		return err
+	}
+	return h.dispatch(cx, sess, v, next)
+}
+
+// resolve asks the table about a hello that an earlier handler has read.
+func (h *Router) resolve(sess *session.Session) (snitable.Match, preread.Reason) {
+	if sess.Hello == nil {
+		return snitable.Match{}, sess.Reason
+	}
+	hello := clienthello.Hello{ServerName: []byte(sess.Hello.ServerName), ALPN: sess.Hello.ALPN, ECH: sess.Hello.ECH}
+	_, match, reason := preread.Resolve(h.reader.cfg.Table, &hello)
+	return match, reason
+}
+
+// dispatch gives the connection to its route, or to the fallback, or closes it.
+func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v preread.Verdict, next layer4.Handler) error {
+	sess.Reason, sess.Pattern = v.Reason, v.Match.Pattern
+	if v.Reason == preread.None {
+		route := h.Routes[v.Match.Route]
+		sess.Routed, sess.Protocol, sess.Tags = true, v.Match.Protocol, route.Tags
+		metrics.routed.Inc()
+		return route.handlers.handle(cx, next)
+	}
+	if fallback := h.fallbacks[v.Reason]; fallback != nil {
+		sess.Routed = true
+		metrics.fallback.WithLabelValues(v.Reason.String()).Inc()
+		return fallback.handle(cx, next)
+	}
+	if sess.HandsOver && !closes(v.Reason) {
+		sess.Routed = true
+		return next.Handle(cx)
+	}
+	refuse(cx, sess, h.logger, h.Alert != "off")
+	return nil
+}
+
+// verdict makes a match and a reason a verdict.
+func verdict(match snitable.Match, reason preread.Reason) preread.Verdict {
+	if reason != preread.None {
+		return preread.Verdict{Kind: preread.Reject, Reason: reason, Match: match}
+	}
+	return preread.Verdict{Kind: preread.Routed, Match: match}
+}
+
+// refuse ends a connection for its preread reason. A client's misbehaviour is worth a line at Debug only: the
+// counters show how often it happens, and a stranger must not be able to fill the log.
+func refuse(cx *layer4.Connection, sess *session.Session, logger *zap.Logger, alert bool) {
+	sess.End(session.ForPreread(sess.Reason))
+	if entry := logger.Check(zap.DebugLevel, "rejected connection"); entry != nil {
+		fields := []zap.Field{
+			zap.String("remote", sess.Client.String()),
+			zap.String("listener", sess.Listener.String()),
+			zap.Stringer("reason", sess.Reason),
+			zap.Duration("duration", sess.PrereadTime),
+		}
+		if sess.Hello != nil {
+			fields = append(fields, zap.String("server_name", sess.Hello.ServerName),
+				zap.String("alpn", session.FormatALPN(sess.Hello.ALPN)))
+		}
+		entry.Write(fields...)
+	}
+	if alert {
+		sendAlert(cx.Conn, sess.Reason)
+	}
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner  = (*Router)(nil)
+	_ layer4.NextHandler = (*Router)(nil)
+)

@@ -1,0 +1,11 @@
+// Package modules is the list of what Sluice ships.
+package modules
+
+import (
+	// The layer-4 app, which hosts our handlers, with the stock TLS handler and matchers that go well with them.
+	_ "github.com/mholt/caddy-l4/layer4"
+
+	_ "github.com/caddy-sluice/sluice/l4filters/forward"
+	_ "github.com/caddy-sluice/sluice/l4filters/next"
+	_ "github.com/caddy-sluice/sluice/l4sni"
+)
