@@ -99,7 +99,7 @@ func (c *Core) Bytes(cfg *Config, window []byte, now time.Time) Verdict {
 	if !now.Before(c.verdict.Deadline) {
 		return c.reject(Fragmented)
 	}
-	if cfg.Proxy && c.verdict.Offset == 0 {
+	if cfg.Proxy {
 		switch c.proxy.Parse(window) {
 		case proxyheader.NeedMore:
 			return c.needMore(cfg, window)

@@ -44,7 +44,7 @@ var accepted = []struct {
 	{"unknown_bare", "PROXY UNKNOWN\r\n", 1, "", "", ""},
 	{"unknown_with_addresses", "PROXY UNKNOWN ffff:f::ffff ::1 65535 65535\r\n", 1, "", "", ""},
 	{"unknown_with_anything", "PROXY UNKNOWN  \x00\xff\r.\r\n", 1, "", "", ""},
-	{"unknown_longest", "PROXY UNKNOWN " + strings.Repeat("x", maxLine-16) + "\r\n", 1, "", "", ""},
+	{"unknown_longest", "PROXY UNKNOWN " + strings.Repeat("x", 107-16) + "\r\n", 1, "", "", ""},
 
 	{"inet", binaryHeader(0x21, 0x11, inetBlock), 2, src4, dst4, ""},
 	{"inet_datagram", binaryHeader(0x21, 0x12, inetBlock), 2, src4, dst4, ""},
@@ -166,8 +166,9 @@ func TestRefusedAtOnce(t *testing.T) {
 		{"v1_third_port", tcp4 + "1 2 3\r\n", len(tcp4) + 4},
 		{"v1_lf", tcp4 + "1 2\n", len(tcp4) + 4},
 		{"v1_cr_without_lf", tcp4 + "1 2\rx", len(tcp4) + 5},
-		{"v1_too_long", "PROXY UNKNOWN " + strings.Repeat("x", maxLine-15) + "\r\n", maxLine},
-		{"v1_endless_port", tcp4 + strings.Repeat("1", maxLine), maxLine},
+		{"v1_too_long", "PROXY UNKNOWN " + strings.Repeat("x", 107-15) + "\r\n", 107},
+		{"v1_endless_port", tcp4 + strings.Repeat("1", 107), 107},
+		{"v1_port_wraps_around", tcp4 + "18446744073709551617 ", len(tcp4) + 21},
 
 		{"v2_signature_last_byte", signature2[:11] + "\r", 12},
 		{"v2_signature_is_blank_lines", "\r\n\r\nGET /", 5},
@@ -194,6 +195,23 @@ func TestRefusedAtOnce(t *testing.T) {
 				t.Fatalf("whole: got %v, want %v", got, Invalid)
 			}
 		})
+	}
+}
+
+// TestSignatures changes each byte that every header of a version has.
+func TestSignatures(t *testing.T) {
+	for _, signature := range []string{signature1 + " ", signature2} {
+		for i := range len(signature) {
+			wire := []byte(signature)
+			wire[i] ^= 0x80
+			var p Parser
+			if got := p.Parse(wire[:i]); got != NeedMore {
+				t.Errorf("%q: got %v, want %v", wire[:i], got, NeedMore)
+			}
+			if got := p.Parse(wire[:i+1]); got != Invalid {
+				t.Errorf("%q: got %v, want %v", wire[:i+1], got, Invalid)
+			}
+		}
 	}
 }
 
