@@ -21,8 +21,6 @@ type Parser struct {
 	next int
 	// end is the window offset at which that record ends; 0 until its header has been read.
 	end int
-	// first is the window offset of the record in which the message begins; set once have > 0.
-	first int
 	// have is the number of bytes of the message and what follows it in the records used so far.
 	have int
 	// header is the first min(have, 4) bytes of the message, which any number of records may hold.
@@ -69,17 +67,14 @@ func (p *Parser) haveRecord(window []byte) bool {
 
 // takeRecord uses the content of the record at p.next, and parses the message when it ends in there.
 func (p *Parser) takeRecord(window []byte) Status {
-	start, content := p.next, window[p.next+recordHeader:p.end]
+	content := window[p.next+recordHeader : p.end]
 	p.next, p.end = p.end, 0
 	p.hello.Records++
 	if len(content) == 0 {
 		return NeedMore
 	}
-	if p.have == 0 {
-		if content[0] != messageClientHello {
-			return MalformedHandshake
-		}
-		p.first = start
+	if p.have == 0 && content[0] != messageClientHello {
+		return MalformedHandshake
 	}
 	if p.have < handshakeHeader {
 		copy(p.header[p.have:], content)
@@ -91,8 +86,8 @@ func (p *Parser) takeRecord(window []byte) Status {
 		return NeedMore
 	}
 	p.hello.Size, p.hello.WireSize = size, p.next
-	if p.first != start {
-		content = reassemble(window[p.first:], size)
+	if len(content) < p.have { // there are records before this one
+		content = reassemble(window, size)
 	}
 	if !p.hello.parse(content[handshakeHeader:size]) {
 		return MalformedHandshake
@@ -100,8 +95,8 @@ func (p *Parser) takeRecord(window []byte) Status {
 	return Complete
 }
 
-// reassemble returns a copy of the size bytes of the message that are spread over the records at the beginning of
-// stream. It is called once, with all of them there, so that what it allocates is never more than was received.
+// reassemble returns a copy of the message, size bytes long, which the records at the beginning of stream hold. It
+// is called once and with all of them there, so that it never allocates more than was received.
 func reassemble(stream []byte, size int) []byte {
 	message := make([]byte, 0, size)
 	for len(message) < size {

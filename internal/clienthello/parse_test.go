@@ -75,6 +75,7 @@ func TestFraming(t *testing.T) {
 		{"P13_message_type_0", handshake(hellos.Handshake(0, make([]byte, 50))), badHandshake},
 		{"P13_message_type_11", handshake(hellos.Handshake(11, make([]byte, 50))), badHandshake},
 		{"P13_message_type_255", handshake(hellos.Handshake(255, make([]byte, 50))), badHandshake},
+		{"P13_message_type_after_empty_record", append(handshake(nil), handshake(unhex("02 000000"))...), badHandshake},
 		{"P13_message_type_in_one_byte_record", handshake([]byte{2}), badHandshake},
 		{"P14_empty_message", handshake(unhex("01 000000")), badHandshake},
 		{"P15_message_length_ffffff", handshake(append(unhex("01 ffffff"), make([]byte, 16000)...)), needMore},
@@ -96,6 +97,8 @@ func TestFraming(t *testing.T) {
 		{"P22_second_record_too_long", slices.Concat(handshake(referenceMessage[:9]), oversized), badRecord},
 		{"P22_second_record_type_beats_length", append(handshake([]byte{1}), unhex("17 03 03 ff ff")...), badRecord},
 		{"P23_two_messages_in_a_record", handshake(append(slices.Clone(referenceMessage), 2, 0, 0, 9)), reference},
+		{"P23_two_messages_first_without_block", handshake(append(hellos.Message(hellos.Options{}), 2, 0)), nothing},
+		{"P23_last_record_longer_than_message", hellos.Wrap(append(slices.Clone(referenceMessage), 2, 0, 0), 1, 69), reference},
 		{"P23_two_messages_in_two_records", hellos.Wrap(append(slices.Clone(referenceMessage), 2, 0), 60, 9), reference},
 		{"P24_application_data_behind", append(slices.Clone(referenceWire), unhex("17 03 03 ff ff")...), reference},
 		{"P24_rubbish_behind", append(slices.Clone(referenceWire), "GET / HTTP/1.1"...), reference},
@@ -153,6 +156,7 @@ func TestP18_EveryRecordSize(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	padded := hellos.Message(hellos.Options{ServerName: "a.test", Pad: recordMax})
+	long := hellos.Message(hellos.Options{ServerName: "example.com", Tail: make([]byte, 70000)})
 	tests := []struct {
 		name                    string
 		window                  []byte
@@ -165,6 +169,7 @@ func TestSizes(t *testing.T) {
 		{"record_per_byte", hellos.Wrap(referenceMessage, 1), 67, 67, 402},
 		{"empty_records", hellos.Wrap(referenceMessage, 0, 30, 0, 37), 67, 4, 87},
 		{"empty_record_behind", append(slices.Clone(referenceWire), handshake(nil)...), 67, 1, 72},
+		{"message_over_64_KiB", hellos.Wrap(long), 67 + 70000, 5, 67 + 70000 + 5*recordHeader},
 		{"longest_record", hellos.Wrap(padded), recordMax, 1, recordMax + recordHeader},
 	}
 	for _, tt := range tests {
