@@ -132,6 +132,7 @@ func TestCovers(t *testing.T) {
 		{"a.b", "b", false},
 		{"a.b", "x.a.b", false},
 		{"a.b", "xa.b", false},
+		{"a.b", ".a.b", false},
 		{"*.a.b", "x.a.b", true},
 		{"*.a.b", "a.b", false},
 		{"*.a.b", "x.y.a.b", false},
@@ -146,6 +147,7 @@ func TestCovers(t *testing.T) {
 		{".a.b", "x.y.a.b", true},
 		{".a.b", "b", false},
 		{".a.b", "", false},
+		{".a.b", ".a.b", false},
 		// The name is a wildcard: what is under it and what is covered have a name in common.
 		{"a.b", "*.b", true},
 		{"a.b", "*.a.b", false},
