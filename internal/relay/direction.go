@@ -46,9 +46,9 @@ type direction struct {
 	bulk          bool
 	// copyOnly is set once splice(2) turned out not to work between these two.
 	copyOnly bool
-	// ended and doubtful describe the end of the stream; err is an error of the last system call.
-	ended, doubtful bool
-	err             error
+	// ended is set at the end of the stream; err is an error of the last system call.
+	ended bool
+	err   error
 }
 
 // run moves bytes until the stream ends or an end breaks.
@@ -98,7 +98,7 @@ func (d *direction) copySocket() outcome {
 			return outcome{at: reading, err: err}
 		}
 		if d.ended {
-			return outcome{doubtful: d.doubtful}
+			return outcome{}
 		}
 		if err := d.deliver(); err != nil {
 			return outcome{at: writing, err: err}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -29,8 +28,6 @@ const (
 type outcome struct {
 	at  stage
 	err error
-	// doubtful marks an end of stream on a socket that was reset, too: the reset may have hidden behind it.
-	doubtful bool
 	// mute marks an end of stream that could not be passed on.
 	mute bool
 }
@@ -45,10 +42,7 @@ const (
 )
 
 // passEnd passes the end of d's stream on to its receiver.
-func (r *Relay) passEnd(d *direction, out outcome) outcome {
-	if out.doubtful && !r.endedBeforeReset(d) {
-		return outcome{at: reading, err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	}
+func (r *Relay) passEnd(d *direction) outcome {
 	if d.dst.closer == nil {
 		return outcome{mute: true}
 	}
@@ -59,15 +53,6 @@ func (r *Relay) passEnd(d *direction, out outcome) outcome {
 	}
 	// A receiver that had ended its own stream and is gone by now has no use for the end of the other's.
 	return outcome{}
-}
-
-// endedBeforeReset says whether the side that d reads from ended its stream before it was reset. The kernel tells the
-// first system call on the socket, here the write of the other direction: EPIPE if the end of the stream came first,
-// else ECONNRESET.
-func (r *Relay) endedBeforeReset(d *direction) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return d.other.done && errors.Is(d.other.out.err, syscall.EPIPE)
 }
 
 // streamEnded reports whether d has come to the end of its stream.
@@ -98,7 +83,9 @@ func (r *Relay) record(d *direction, out outcome) step {
 		out = outcome{}
 	}
 	d.out, d.done = out, true
-	if out.err != nil && r.end == Completed {
+	// A backend that broke may be noticed by the other direction before the replay fails.
+	first := r.end == Completed || r.end == BackendAborted && out.at == replaying
+	if out.err != nil && first {
 		r.end, r.err = r.name(d)
 	}
 	next := r.next(d)

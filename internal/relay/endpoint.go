@@ -13,14 +13,21 @@ type endpoint struct {
 	outer, conn net.Conn
 	// raw is set if conn is a plain stream socket, whose bytes may be moved by system calls of our own.
 	raw syscall.RawConn
-	// tcp is the socket at the bottom, if it is one and can be found.
-	tcp *net.TCPConn
+	// tcp is the TCP socket at the bottom, if there is one and it can be found.
+	tcp tcpSocket
 	// closer ends the stream to this end; nil if nothing can.
 	closer interface{ CloseWrite() error }
 	// taken counts the bytes written to this end.
 	taken atomic.Int64
 	// shut is set once the stream to this end was ended.
 	shut atomic.Bool
+}
+
+// tcpSocket is a TCP connection, or a wrapper that embeds one.
+type tcpSocket interface {
+	syscall.Conn
+	SetLinger(seconds int) error
+	Close() error
 }
 
 // open finds out what can be done with c.
@@ -87,9 +94,9 @@ func findCloser(c net.Conn) interface{ CloseWrite() error } {
 	return nil
 }
 
-func findTCP(c net.Conn) *net.TCPConn {
+func findTCP(c net.Conn) tcpSocket {
 	for ; c != nil; c = beneath(c) {
-		if t, ok := c.(*net.TCPConn); ok {
+		if t, ok := c.(tcpSocket); ok {
 			return t
 		}
 	}

@@ -140,7 +140,7 @@ func (r *Relay) pump(d *direction) {
 		out = d.run(r.pipes)
 	}
 	if out.err == nil {
-		out = r.passEnd(d, out)
+		out = r.passEnd(d)
 	}
 	r.settle(d, out)
 }

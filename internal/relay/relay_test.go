@@ -81,6 +81,8 @@ type bench struct {
 	*Relay
 	client, backend stream
 	done            chan struct{}
+	end             End
+	err             error
 }
 
 // prepare makes a relay between two new connections. It checks that in the end neither goroutines nor descriptors nor
@@ -99,7 +101,7 @@ func (b *bench) start(t testing.TB) *bench {
 	t.Helper()
 	go func() {
 		defer close(b.done)
-		b.Run()
+		b.end, b.err = b.Run()
 	}()
 	t.Cleanup(func() {
 		b.Stop()

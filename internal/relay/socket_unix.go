@@ -30,16 +30,17 @@ func (d *direction) readSocket(fd int) bool {
 
 // nothingRead deals with a read or splice from src that brought no data, and reports whether the wait is over.
 func (d *direction) nothingRead(fd int, call string, err error) bool {
-	switch err {
-	case unix.EAGAIN:
+	if err == unix.EAGAIN {
 		return false
-	case nil:
-		d.ended = true
-		// The order matters: shut is set before the stream to src is.
-		d.doubtful = d.src.tcp != nil && resetBehind(fd) && !d.src.shut.Load()
-	default:
+	}
+	// The order matters: shut is set before the stream to src is ended.
+	if err == nil && d.src.tcp != nil && maybeReset(fd) && !d.src.shut.Load() {
+		err = unix.ECONNRESET
+	}
+	if err != nil {
 		d.err = os.NewSyscallError(call, err)
 	}
+	d.ended = err == nil
 	return true
 }
 

@@ -2,10 +2,8 @@
 
 package relay
 
-import "net"
-
-// resetBehind can't be told here; an end of stream counts as one.
-func resetBehind(int) bool { return false }
+// maybeReset can't be told here; an end of stream counts as one.
+func maybeReset(int) bool { return false }
 
 // unacknowledged can't be told here; a reset may overtake what the peer was still to get.
-func unacknowledged(*net.TCPConn) bool { return false }
+func unacknowledged(tcpSocket) bool { return false }
