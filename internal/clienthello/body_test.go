@@ -135,8 +135,9 @@ func TestServerName(t *testing.T) {
 		{"P39_bytes_behind_list", sni("0004 00 0001 61 ffff"), `sni="a" alpn=[]`},
 		{"P39_bytes_behind_empty_list", sni("0000 00 0001 61"), nothing},
 		{"P40_other_type_only", exts(hellos.ServerName(hellos.Name{Type: 1, Name: "a"})), nothing},
-		{"P40_other_type_first", exts(hellos.ServerName(hellos.Name{Type: 1, Name: "a"}, hellos.Name{Name: "b"})), `sni="b" alpn=[]`},
-		{"P40_other_type_twice_not_UTF-8", exts(hellos.ServerName(
+		{"P40_other_type_first", exts(hellos.ServerName(
+			hellos.Name{Type: 1, Name: "a"}, hellos.Name{Name: "b"})), `sni="b" alpn=[]`},
+		{"P40_other_types_around", exts(hellos.ServerName(
 			hellos.Name{Type: 9, Name: "\xff"}, hellos.Name{Name: "b"}, hellos.Name{Type: 9})), `sni="b" alpn=[]`},
 		{"P41_two_names", exts(hellos.ServerName(hellos.Name{Name: "a"}, hellos.Name{Name: "b"})), badHandshake},
 		{"P41_two_equal_names", exts(hellos.ServerName(hellos.Name{Name: "a"}, hellos.Name{Name: "a"})), badHandshake},

@@ -29,11 +29,8 @@ type Parser struct {
 }
 
 // Parse looks at the bytes of window that earlier calls have not seen and returns the verdict. window is the whole
-// stream from its first TLS byte on: it only ever grows, but may lie elsewhere in memory each time.
+// stream from its first TLS byte on: it only ever grows and never changes, but may lie elsewhere in memory each time.
 func (p *Parser) Parse(window []byte) Status {
-	if p.next == 0 && p.status == NeedMore && len(window) > 0 && window[0] != contentHandshake {
-		p.status = NotTLS
-	}
 	for p.status == NeedMore && p.haveRecord(window) {
 		p.status = p.takeRecord(window)
 	}
@@ -49,9 +46,13 @@ func (p *Parser) Hello() *Hello {
 }
 
 // haveRecord says whether all of the record at p.next is in the window. It judges the record's header as soon as
-// that is complete.
+// that is complete, and the first byte of the stream at once: a client that speaks no TLS may send no more.
 func (p *Parser) haveRecord(window []byte) bool {
 	if p.end == 0 {
+		if p.next == 0 && len(window) > 0 && window[0] != contentHandshake {
+			p.status = NotTLS
+			return false
+		}
 		if len(window)-p.next < recordHeader {
 			return false
 		}
