@@ -99,9 +99,14 @@ func (l *lab) provide(ctx context.Context, root, name, pkg string, path *string)
 	return command.Run()
 }
 
-// write puts a config file into the lab's folder.
-func (l *lab) write(name string, content []byte) (path string, err error) {
-	path = filepath.Join(l.dir, name)
+// path is where a file that belongs to a process of that name lies. It has no blanks, which HAProxy would not take.
+func (l *lab) path(name, extension string) string {
+	return filepath.Join(l.dir, strings.ReplaceAll(name, " ", "-")+extension)
+}
+
+// write puts a config file of a process into the lab's folder.
+func (l *lab) write(name, extension string, content []byte) (path string, err error) {
+	path = l.path(name, extension)
 	return path, os.WriteFile(path, content, 0o644)
 }
 

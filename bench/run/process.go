@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -22,6 +21,9 @@ const (
 	pollInterval = 20 * time.Millisecond
 )
 
+// homeExtension is that of the folder in which a Caddy keeps its data.
+const homeExtension = ".home"
+
 // process is a program that runs beside the benchmark.
 type process struct {
 	name, log string
@@ -34,7 +36,7 @@ type process struct {
 // launch starts a program and waits until it listens on addr; an empty addr is not waited for. The program ends with ctx,
 // with stop, or with close.
 func (l *lab) launch(ctx context.Context, name, addr string, command []string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(l.dir, name+".log"), exited: make(chan struct{})}
+	p := &process{name: name, log: l.path(name, ".log"), exited: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,8 @@ func (l *lab) launch(ctx context.Context, name, addr string, command []string) (
 	defer log.Close() // the process has its own copy
 	p.command = exec.CommandContext(ctx, command[0], command[1:]...)
 	p.command.Stdout, p.command.Stderr = log, log
-	p.command.Env = append(os.Environ(), "GOMAXPROCS=2", "XDG_DATA_HOME="+l.home(name), "XDG_CONFIG_HOME="+l.home(name))
+	home := l.path(name, homeExtension)
+	p.command.Env = append(os.Environ(), "GOMAXPROCS=2", "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home)
 	p.command.Cancel = func() error { return p.command.Process.Signal(syscall.SIGTERM) }
 	p.command.WaitDelay = stopTimeout
 	if err := p.command.Start(); err != nil {
@@ -58,11 +61,6 @@ func (l *lab) launch(ctx context.Context, name, addr string, command []string) (
 		return nil, errors.Join(fmt.Errorf("starting %s: %w\n%s", name, err, tail[max(0, len(tail)-2000):]), l.stop(p))
 	}
 	return p, nil
-}
-
-// home is where a Caddy of that name keeps its data.
-func (l *lab) home(name string) string {
-	return filepath.Join(l.dir, name+".home")
 }
 
 // wait is the one goroutine of a process: it ends when the process does, which stop waits for.

@@ -59,7 +59,7 @@ func (l *lab) caddy(ctx context.Context, name, binary string, routes []layer4Rou
 	if err != nil {
 		return proxy{}, err
 	}
-	path, err := l.write(name+".json", config)
+	path, err := l.write(name, ".json", config)
 	if err != nil {
 		return proxy{}, err
 	}
@@ -72,7 +72,7 @@ func (l *lab) caddy(ctx context.Context, name, binary string, routes []layer4Rou
 
 // makeHome creates a Caddy's data folder, writable for nobody.
 func (l *lab) makeHome(name string) error {
-	home := l.home(name)
+	home := l.path(name, homeExtension)
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func (l *lab) runHAProxy(ctx context.Context, name string, names []string) (prox
 	if err != nil {
 		return proxy{}, err
 	}
-	table, err := l.write(name+".map", haproxyMap(names))
+	table, err := l.write(name, ".map", haproxyMap(names))
 	if err != nil {
 		return proxy{}, err
 	}
-	path, err := l.write(name+".cfg", haproxyConfig(addr, l.backend, table))
+	path, err := l.write(name, ".cfg", haproxyConfig(addr, l.backend, table))
 	if err != nil {
 		return proxy{}, err
 	}

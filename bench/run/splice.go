@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func splice(ctx context.Context, l *lab) (sections []section, err error) {
 
 // trace does some work through a proxy and returns the system calls that moved data.
 func (l *lab) trace(ctx context.Context, p proxy, o load.Options, name string) (map[string]callCount, error) {
-	file := filepath.Join(l.dir, "strace-"+string(o.Kind))
+	file := l.path("strace "+string(o.Kind), ".txt")
 	tracer, err := l.launch(ctx, "strace", "", []string{
 		"strace", "-f", "-s", "0", "-e", "trace=" + tracedCalls, "-e", "signal=none", "-o", file, "-p", strconv.Itoa(p.pid()),
 	})
