@@ -1,0 +1,94 @@
+package listener
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/mholt/caddy-l4/layer4"
+
+	"github.com/caddy-sluice/sluice/internal/replay"
+)
+
+// handed is a connection that is given to the HTTP server.
+type handed interface {
+	net.Conn
+	tracked() *plainConn
+}
+
+// plainConn is a connection as it came in, with the bytes that were read of it in front.
+type plainConn struct {
+	net.Conn
+	fresh *freshSet // that it is in; set before the connection is handed over
+}
+
+// tlsConn is a connection whose TLS a handler has terminated. The HTTP server asks it for the protocol negotiated.
+type tlsConn struct {
+	*plainConn
+	state func() tls.ConnectionState
+}
+
+// ConnectionState returns the state of the TLS connection.
+func (c *tlsConn) ConnectionState() tls.ConnectionState { return c.state() }
+
+// newHanded takes the connection out of cx, whose own buffer does not outlive its handlers.
+func newHanded(cx *layer4.Connection) handed {
+	conn := cx.Conn
+	if pending := cx.MatchingBytes(); len(pending) > 0 {
+		conn = replay.New(conn, bytes.Clone(pending))
+	}
+	plain := &plainConn{Conn: conn}
+	if state := tlsState(cx); state != nil {
+		return &tlsConn{plain, state}
+	}
+	return plain
+}
+
+// tlsState returns how to ask for the state of the TLS that was terminated before this point; nil if none was.
+func tlsState(cx *layer4.Connection) func() tls.ConnectionState {
+	if states, _ := cx.GetVar(layer4.TLSConnectionStatesVarName).([]*tls.ConnectionState); len(states) > 0 {
+		last := *states[len(states)-1]
+		return func() tls.ConnectionState { return last }
+	}
+	conn := cx.Conn
+	if r, ok := conn.(*replay.Conn); ok {
+		conn = r.Conn
+	}
+	if c, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		return c.ConnectionState
+	}
+	return nil
+}
+
+func (c *plainConn) tracked() *plainConn { return c }
+
+// forget takes the connection out of the set of fresh ones.
+func (c *plainConn) forget() {
+	if c.fresh != nil {
+		c.fresh.remove(c)
+	}
+}
+
+// Close closes the connection.
+func (c *plainConn) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+// ReadFrom hands bulk writes to the connection, which may have a faster way than copying.
+func (c *plainConn) ReadFrom(r io.Reader) (int64, error) {
+	if rf, ok := c.Conn.(io.ReaderFrom); ok {
+		return rf.ReadFrom(r)
+	}
+	return io.Copy(struct{ io.Writer }{c.Conn}, r)
+}
+
+// CloseWrite ends the writing half of the connection.
+func (c *plainConn) CloseWrite() error {
+	if cw, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return cw.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,167 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/modules/session"
+)
+
+const (
+	// handOverTimeout is how long a connection waits for the HTTP server to accept it. A server that is alive does so
+	// at once; it is the time that a start after a failed reload may take.
+	handOverTimeout = 10 * time.Second
+	// acceptPause is the pause after a failed accept, for example at the limit of open files.
+	acceptPause = 10 * time.Millisecond
+)
+
+// listenerCtxKey is the key under which the handler of a connection finds its listener.
+const listenerCtxKey caddy.CtxKey = "sluice.listener"
+
+// errHandedOver tells that the connection belongs to the HTTP server now.
+var errHandedOver = errors.New("handed over to the HTTP server")
+
+// listener is one config's listener on an address.
+type listener struct {
+	base    net.Listener
+	handler layer4.Handler
+	logger  *zap.Logger
+	hub     *hub
+	hubKey  string
+	fresh   freshSet
+	// keepAlive is what the HTTP server says about TCP keepalive.
+	keepAlive net.KeepAliveConfig
+
+	conns  chan net.Conn // to Accept
+	closed chan struct{}
+	once   sync.Once
+}
+
+// listen begins to accept connections for w.
+func listen(base net.Listener, w *Wrapper) *listener {
+	l := &listener{
+		base: base, handler: w.handler, keepAlive: w.keepAlive, logger: w.logger,
+		conns:  make(chan net.Conn),
+		closed: make(chan struct{}),
+	}
+	l.hub, l.hubKey = hubOf(base.Addr())
+	if previous := l.hub.join(l); previous != nil {
+		// From here on the old config gets no connection any more, and soon its server will be told to stop. Give it
+		// the time to read the requests of those that it has just got.
+		previous.fresh.wait()
+	}
+	return l
+}
+
+// accept runs until ln is closed.
+func (l *listener) accept(ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			go l.handle(conn)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		l.logger.Error("accepting connection", zap.Error(err))
+		time.Sleep(acceptPause)
+	}
+}
+
+// handle runs one connection through the routes of the newest config. It ends with the connection, or when that is
+// handed over.
+func (l *listener) handle(conn net.Conn) {
+	handedOver := false
+	defer func() {
+		if p := recover(); p != nil {
+			l.logger.Error("recovered from a panic while handling a connection",
+				zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+		}
+		if !handedOver {
+			_ = conn.Close()
+		}
+	}()
+	if newest := l.hub.newest(); newest != nil {
+		l = newest
+	}
+	l.setKeepAlive(conn)
+	// The matching buffer is the connection's own: the HTTP server may read from it long after this has returned.
+	cx := layer4.WrapConnection(conn, nil, l.logger)
+	cx.Context = context.WithValue(cx.Context, listenerCtxKey, l)
+	session.Of(cx).HandsOver = true
+	err := l.handler.Handle(cx)
+	handedOver = errors.Is(err, errHandedOver)
+	if err != nil && !handedOver {
+		l.logger.Error("handling connection", zap.String("remote", cx.RemoteAddr().String()), zap.Error(err))
+	}
+}
+
+// setKeepAlive applies what the HTTP server says about TCP keepalive, if that is not Go's default.
+func (l *listener) setKeepAlive(conn net.Conn) {
+	tcp, ok := conn.(*net.TCPConn)
+	if ok && l.keepAlive != defaultKeepAlive {
+		_ = tcp.SetKeepAliveConfig(l.keepAlive)
+	}
+}
+
+// handOver is what stands behind the last route: it gives the connection to the HTTP server.
+func handOver(cx *layer4.Connection) error {
+	l := cx.Context.Value(listenerCtxKey).(*listener)
+	sess := session.Of(cx)
+	// A deadline of the matching phase must not end the connection later.
+	if err := cx.SetReadDeadline(time.Time{}); err != nil {
+		sess.End(session.ClientGone)
+		return nil
+	}
+	if !l.hub.deliver(newHanded(cx), handOverTimeout) {
+		sess.End(session.Error)
+		l.logger.Warn("no HTTP server took the connection", zap.Duration("duration", handOverTimeout))
+		return nil
+	}
+	sess.End(session.HandedOver)
+	sess.Handover()
+	return errHandedOver
+}
+
+// Accept returns the next connection that is the HTTP server's.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
+	}
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept at once.
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.hub.leave(l)
+		// The socket behind base may be closed already; Caddy counts its listeners by this call.
+		if err := l.base.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			l.logger.Error("closing listener", zap.Error(err))
+		}
+		if _, err := hubs.Delete(l.hubKey); err != nil {
+			l.logger.Error("closing socket", zap.Error(err))
+		}
+	})
+	return nil
+}
+
+// Addr returns the address listened on.
+func (l *listener) Addr() net.Addr { return l.base.Addr() }

@@ -1,0 +1,113 @@
+// Package listener shares one port between layer-4 routes and Caddy's own sites. It is a listener wrapper of the HTTP
+// app: each connection first runs through layer-4 routes, and those that no route takes go on to the HTTP server,
+// with all their bytes and their client's address.
+package listener
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+)
+
+func init() {
+	caddy.RegisterModule(&Wrapper{})
+}
+
+// Wrapper is the listener wrapper `sluice`. Write it before `tls` in the list of wrappers of an HTTP server: it then
+// sees connections before TLS, can pass them through, and leaves the others to Caddy's TLS and automatic HTTPS.
+//
+// Put all filters and the `sni_router` in one route. An `sni_router` in it needs no fallback: what it does not route
+// goes to Caddy's own sites.
+type Wrapper struct {
+	// The layer-4 routes. At least one.
+	Routes layer4.RouteList `json:"routes,omitempty"`
+
+	// How long the matchers of the routes may wait for bytes. It is no limit for handlers such as `preread`, which
+	// have their own. Default: `3s`.
+	MatchingTimeout caddy.Duration `json:"matching_timeout,omitempty"`
+
+	handler   layer4.Handler
+	keepAlive net.KeepAliveConfig
+	logger    *zap.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Wrapper) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "caddy.listeners.sluice",
+		New: func() caddy.Module { return new(Wrapper) },
+	}
+}
+
+// Provision loads the routes.
+func (w *Wrapper) Provision(ctx caddy.Context) error {
+	w.logger = ctx.Logger()
+	if len(w.Routes) == 0 {
+		return errors.New("routes: needs at least one route")
+	}
+	if w.MatchingTimeout < 0 {
+		return fmt.Errorf("matching_timeout: %v is negative", time.Duration(w.MatchingTimeout))
+	}
+	if w.MatchingTimeout == 0 {
+		w.MatchingTimeout = caddy.Duration(layer4.MatchingTimeoutDefault)
+	}
+	if err := w.Routes.Provision(ctx); err != nil {
+		return fmt.Errorf("routes: %w", err)
+	}
+	w.handler = w.Routes.Compile(w.logger, time.Duration(w.MatchingTimeout), layer4.HandlerFunc(handOver))
+	w.keepAlive = defaultKeepAlive
+	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		w.keepAlive = keepAliveOf(server)
+		server.RegisterConnState(forgetUsed)
+	}
+	return nil
+}
+
+// defaultKeepAlive is what Go does with a connection if nothing else is said.
+var defaultKeepAlive = net.KeepAliveConfig{Enable: true}
+
+// keepAliveOf returns what an HTTP server says about TCP keepalive.
+func keepAliveOf(server *caddyhttp.Server) net.KeepAliveConfig {
+	return net.KeepAliveConfig{
+		Enable:   server.KeepAliveInterval >= 0,
+		Interval: time.Duration(server.KeepAliveInterval),
+		Idle:     time.Duration(server.KeepAliveIdle),
+		Count:    server.KeepAliveCount,
+	}
+}
+
+// WrapListener implements caddy.ListenerWrapper.
+func (w *Wrapper) WrapListener(base net.Listener) net.Listener {
+	return listen(base, w)
+}
+
+// UnmarshalCaddyfile reads the wrapper's block. Syntax:
+//
+//	sluice {
+//		@name <matchers>
+//		route [@name...] {
+//			<handlers>
+//		}
+//		matching_timeout <duration>
+//	}
+func (w *Wrapper) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume wrapper name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return layer4.ParseCaddyfileNestedRoutes(d, &w.Routes, &w.MatchingTimeout, nil)
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner     = (*Wrapper)(nil)
+	_ caddy.ListenerWrapper = (*Wrapper)(nil)
+	_ caddyfile.Unmarshaler = (*Wrapper)(nil)
+)
