@@ -1,0 +1,215 @@
+package repo
+
+import (
+	"go/ast"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	caddyPath     = "github.com/caddyserver/caddy/v2"
+	configPath    = caddyPath + "/caddyconfig"
+	caddyfilePath = configPath + "/caddyfile"
+	httpPath      = caddyPath + "/modules/caddyhttp"
+	layer4Path    = "github.com/mholt/caddy-l4/layer4"
+	zapPath       = "go.uber.org/zap"
+	promPath      = "github.com/prometheus/client_golang/prometheus"
+)
+
+// coreNames are the packages that decide from bytes, numbers and times that they are given.
+var coreNames = []string{"internal/clienthello", "internal/preread", "internal/proxyheader", "internal/snitable"}
+
+// ours turns paths below the module into import paths.
+func ours(rel ...string) []string {
+	for i := range rel {
+		rel[i] = module + "/" + rel[i]
+	}
+	return rel
+}
+
+// rule says what the packages whose path below the module matches one of the patterns may import, besides std. The
+// patterns are those of path.Match; "/..." at the end means everything below.
+type rule struct {
+	name     string
+	packages []string
+	allow    []string
+	// denyStd are packages of the standard library that are not allowed.
+	denyStd []string
+}
+
+// host are the imports that every module has a use for.
+var host = slices.Concat(
+	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
+	ours("internal/clienthello", "internal/preread", "internal/proxyheader", "internal/snitable", "internal/prom",
+		"internal/relay", "internal/replay", "caddyfile/...", "modules/addrcheck", "modules/session"),
+)
+
+// rules holds one entry for each package; the first that matches counts.
+var rules = []rule{
+	{
+		name:     "cores know no Caddy, no log, no socket, no file and no clock",
+		packages: slices.Clone(coreNames),
+		allow:    append([]string{"golang.org/x/net/idna", "golang.org/x/crypto/cryptobyte"}, ours(slices.Clone(coreNames)...)...),
+		denyStd:  []string{"net", "net/http", "os", "os/exec", "syscall", "log", "log/slog", "crypto/tls", "math/rand", "math/rand/v2"},
+	},
+	{name: "the relay knows sockets, but no Caddy", packages: []string{"internal/relay"}, allow: []string{"golang.org/x/sys/unix"}},
+	{name: "replay knows connections only", packages: []string{"internal/replay"}},
+	{name: "prom knows the metrics library only", packages: []string{"internal/prom"}, allow: []string{promPath}},
+	{
+		name:     "the test kit knows Caddy and the cores, but no module of ours",
+		packages: []string{"internal/testkit/..."},
+		allow:    append([]string{caddyPath + "/...", layer4Path, zapPath + "/..."}, ours(slices.Clone(coreNames)...)...),
+	},
+	{
+		name:     "what the Caddyfile syntax shares knows no module of ours",
+		packages: []string{"caddyfile/..."},
+		allow:    []string{caddyPath, configPath + "/...", httpPath, "github.com/dustin/go-humanize"},
+	},
+	{name: "the address check is the one place that looks into the HTTP app", packages: []string{"modules/addrcheck"}, allow: []string{caddyPath, httpPath, layer4Path}},
+	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
+	{
+		name:     "the listener wrapper sits in the HTTP app's server",
+		packages: []string{"l4sni/listener"},
+		allow:    slices.Concat(host, ours("l4sni"), []string{httpPath, "golang.org/x/sys/unix"}),
+	},
+	{
+		name:     "explain is a command that asks the router, with a hello that it makes",
+		packages: []string{"l4sni/explain"},
+		allow: slices.Concat(host, ours("l4sni", "l4sni/listener"), []string{
+			caddyPath + "/cmd", "github.com/spf13/cobra", "golang.org/x/crypto/cryptobyte", "golang.org/x/net/idna",
+		}),
+	},
+	{name: "layer-4 modules know neither each other nor the HTTP app", packages: []string{"l4sni", "l4filters/*"}, allow: host},
+	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...")...)},
+	{name: "the root imports the list", packages: []string{""}, allow: ours("modules")},
+	{name: "a Caddy with everything in it", packages: []string{"xcaddy"}, allow: []string{module, caddyPath + "/cmd", caddyPath + "/modules/standard", "github.com/mholt/caddy-l4"}},
+	{
+		name:     "benchmarks look at the product from outside",
+		packages: []string{"bench/..."},
+		allow:    append([]string{caddyPath + "/...", "github.com/mholt/caddy-l4/...", "golang.org/x/sys/..."}, ours("bench/internal/...", "internal/testkit/...")...),
+	},
+	{name: "tests may use everything", packages: []string{"tests/..."}, allow: []string{"..."}},
+}
+
+// TestImports checks the imports of every package, for every system that the product is built for.
+func TestImports(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		t.Run(goos, func(t *testing.T) {
+			for _, p := range packages(t, goos) {
+				i := slices.IndexFunc(rules, func(r rule) bool { return matchesAny(r.packages, p.rel()) })
+				if i < 0 {
+					t.Errorf("package %s: there is no rule for it", p.ImportPath)
+					continue
+				}
+				for _, imported := range p.Imports {
+					if !rules[i].allows(imported) {
+						t.Errorf("package %s must not import %s: %s", p.ImportPath, imported, rules[i].name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// allows says whether the rule allows an import.
+func (r *rule) allows(imported string) bool {
+	if isStd(imported) {
+		return !slices.Contains(r.denyStd, imported)
+	}
+	return matchesAny(r.allow, imported)
+}
+
+// isStd says whether an import path belongs to the standard library: its first element has no dot.
+func isStd(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+// matchesAny says whether a path matches one of the patterns of a rule.
+func matchesAny(patterns []string, p string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if base, below := strings.CutSuffix(pattern, "..."); below {
+			return strings.HasPrefix(p+"/", base)
+		}
+		ok, err := path.Match(pattern, p)
+		return ok && err == nil
+	})
+}
+
+// TestTestKit checks that what is there for tests is used by tests and benchmarks only, and that the product does not
+// use either.
+func TestTestKit(t *testing.T) {
+	for _, p := range packages(t, "linux") {
+		if matchesAny([]string{"internal/testkit/...", "tests/...", "bench/..."}, p.rel()) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if matchesAny([]string{"internal/testkit/...", "tests/...", "bench/..."}, relative(imported)) {
+				t.Errorf("package %s must not import %s outside its tests", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// TestBlankImports checks that the packages which only say what belongs together have nothing else in them.
+func TestBlankImports(t *testing.T) {
+	for _, s := range sources(t) {
+		dir := path.Dir(strings.TrimPrefix(s.path, root+"/"))
+		if dir != "." && dir != "modules" {
+			continue
+		}
+		for _, decl := range s.file.Decls {
+			if gen, ok := decl.(*ast.GenDecl); ok && allBlank(gen) {
+				continue
+			}
+			t.Errorf("%s:%d: only blank imports may stand here", s.path, s.line(decl.Pos()))
+		}
+	}
+}
+
+// allBlank says whether a declaration is nothing but blank imports.
+func allBlank(gen *ast.GenDecl) bool {
+	return !slices.ContainsFunc(gen.Specs, func(spec ast.Spec) bool {
+		imp, ok := spec.(*ast.ImportSpec)
+		return !ok || imp.Name == nil || imp.Name.Name != "_"
+	})
+}
+
+// clock are the functions that make a package depend on the time at which it runs.
+var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
+
+// TestCoresHaveNoClock checks that cores are told the time, and start nothing that goes on after the call.
+func TestCoresHaveNoClock(t *testing.T) {
+	for _, s := range sources(t) {
+		dir := path.Dir(strings.TrimPrefix(s.path, root+"/"))
+		if s.isTest() || !slices.Contains(coreNames, dir) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s:%d: a core starts no goroutine", s.path, s.line(n.Pos()))
+			case *ast.SelectorExpr:
+				if from, ok := n.X.(*ast.Ident); ok && from.Name == "time" && slices.Contains(clock, n.Sel.Name) {
+					t.Errorf("%s:%d: a core is given the time, it does not use time.%s", s.path, s.line(n.Pos()), n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestNoDotImports checks that names say where they come from.
+func TestNoDotImports(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, imp := range s.file.Imports {
+			imported, err := strconv.Unquote(imp.Path.Value)
+			if err != nil || imp.Name != nil && imp.Name.Name == "." {
+				t.Errorf("%s: dot import of %s", s.path, imported)
+			}
+		}
+	}
+}
