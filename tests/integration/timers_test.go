@@ -1,0 +1,179 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// timed runs a router behind a preread with this timeout.
+func timed(l *lab, timeout time.Duration, upstream string) *proxy {
+	l.Helper()
+	return l.start(fmt.Sprintf("sight\n preread {\n timeout %v \n}\n", timeout) + routes(upstream, ""))
+}
+
+// between checks how long something took. The upper bound is for busy machines.
+func (l *lab) between(took, least, most time.Duration) {
+	l.Helper()
+	if took < least || took > most {
+		l.Errorf("it took %v, want %v to %v", took, least, most)
+	}
+}
+
+func TestSilentClients(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		client func(*peer)
+	}{
+		{"S05_connect_then_fin", (*peer).Close},
+		{"half_close", func(c *peer) { c.end(); c.expectClosed() }},
+		{"S06_connect_then_rst", (*peer).abort},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newLab(t)
+			p := timed(l, 5*time.Second, l.backend().addr)
+			base := p.counts()
+			for range 3 {
+				tc.client(p.dial())
+			}
+			p.settle(base, 3, nil)
+			p.quiet()
+		})
+	}
+}
+
+func TestResetInsideHello(t *testing.T) {
+	l := newLab(t)
+	p := timed(l, 5*time.Second, l.backend().addr)
+	base := p.counts()
+	c := p.dial()
+	c.send(named("known.test")[:30])
+	// A reset takes unread bytes with it: it must come after the proxy has read them.
+	p.await(base, counts{"active": 1})
+	time.Sleep(20 * time.Millisecond)
+	c.abort()
+	p.settle(base, 1, counts{rejected("front_closed"): 1})
+	p.quiet()
+}
+
+func TestDeadline(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	for _, tc := range []struct {
+		name string
+		send func(*peer)
+	}{
+		{"S08_silence", func(*peer) {}},
+		{"E06_ten_bytes_then_silence", func(c *peer) { c.send(named("known.test")[:10]) }},
+		{"S09_drip", func(c *peer) { drip(c.stream, named("known.test"), timeout/10) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newLab(t)
+			p := timed(l, timeout, l.backend().addr)
+			base := p.counts()
+			begin := time.Now()
+			c := p.dial()
+			tc.send(c)
+			c.expectClosed()
+			p.between(time.Since(begin), timeout-10*time.Millisecond, timeout+2*time.Second)
+			p.settle(base, 1, counts{rejected("fragmented"): 1})
+			p.expectValues(p.sighting().After, map[string]string{"sluice.close_reason": "preread_fragmented"})
+			p.quiet()
+		})
+	}
+}
+
+// drip sends a byte each pause until the other side has closed.
+func drip(c net.Conn, data []byte, pause time.Duration) {
+	for _, b := range data {
+		if _, err := c.Write([]byte{b}); err != nil {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+func TestSmallestTimeout(t *testing.T) {
+	l := newLab(t)
+	p := timed(l, 10*time.Millisecond, l.backend().addr)
+	base := p.counts()
+	p.dial().expectClosed()
+	p.settle(base, 1, counts{rejected("fragmented"): 1})
+}
+
+// TestNoDeadlineIsLeft keeps a routed connection silent for longer than the preread may take.
+func TestNoDeadlineIsLeft(t *testing.T) {
+	l := newLab(t)
+	p := timed(l, 300*time.Millisecond, l.echo())
+	c := p.dial()
+	hello := named("known.test")
+	c.send(hello)
+	c.expect(hello)
+	time.Sleep(time.Second)
+	c.send([]byte("still there"))
+	c.expect([]byte("still there"))
+	c.end()
+	c.expectEnd(nil)
+	p.expectValues(p.sighting().After, map[string]string{"sluice.close_reason": "completed"})
+}
+
+// TestGauge follows the number of connections under way.
+func TestGauge(t *testing.T) {
+	l := newLab(t)
+	b := l.backend()
+	p := timed(l, time.Minute, b.addr)
+	base := p.counts()
+	c := p.dial()
+	p.await(base, counts{"active": 1})
+	half, rest := named("known.test")[:20], named("known.test")[20:]
+	c.send(half)
+	other := p.dial()
+	p.await(base, counts{"active": 2})
+	c.send(rest)
+	b.accept().expect(named("known.test"))
+	p.await(base, counts{"active": 1, "routed_total": 1, "duration_seconds_count": 1})
+	other.send([]byte("no TLS"))
+	other.expectClosed()
+	c.Close()
+	p.settle(base, 2, counts{"routed_total": 1, rejected("not_tls"): 1})
+}
+
+// TestManyDrips is E27, smaller: what many slow clients can hold is bounded, and so is for how long.
+func TestManyDrips(t *testing.T) {
+	const clients, timeout = 500, 2 * time.Second
+	// perClient covers both ends of the connection, which are in this process, the first window, and Caddy's own state.
+	const perClient = 24 << 10
+	l := newLab(t)
+	p := timed(l, timeout, l.backend().addr)
+	base := p.counts()
+	conns := make([]*peer, clients)
+	var wait sync.WaitGroup
+	before := heap()
+	begin := time.Now()
+	for i := range conns {
+		conns[i] = p.dial()
+		wait.Go(func() { drip(conns[i].stream, named("known.test"), timeout/20) })
+	}
+	p.await(base, counts{"active": clients})
+	if got := (heap() - before) / clients; got > perClient {
+		t.Errorf("memory: got %d bytes per client, want at most %d", got, perClient)
+	}
+	wait.Wait()
+	for _, c := range conns {
+		c.expectClosed()
+		c.Close()
+	}
+	p.between(time.Since(begin), timeout, timeout+patience/2)
+	p.settle(base, clients, counts{rejected("fragmented"): clients})
+	p.quiet()
+}
+
+// heap returns the bytes in use after a collection, stacks included.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}
