@@ -65,7 +65,7 @@ func (p *pipePool) take() *pipe {
 	}
 	p.mu.Unlock()
 	if size > 0 {
-		got = p.make(size)
+		got = p.create(size)
 	}
 	return got
 }
@@ -112,8 +112,8 @@ func (p *pipePool) reserve() int {
 	return size
 }
 
-// make makes a pipe for which room was reserved.
-func (p *pipePool) make(size int) *pipe {
+// create makes a pipe for which room was reserved.
+func (p *pipePool) create(size int) *pipe {
 	q := newPipe(size)
 	p.mu.Lock()
 	defer p.mu.Unlock()

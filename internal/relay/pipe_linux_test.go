@@ -75,7 +75,7 @@ func TestTinyPipe(t *testing.T) {
 	noLeaks(t)
 	p := limitedPipes(t, pipeLimits{bytes: 64 << 20, count: 100, largest: 1 << 20})
 	p.made, p.used = 1, smallestPipe/2
-	if q := p.make(smallestPipe / 2); q != nil {
+	if q := p.create(smallestPipe / 2); q != nil {
 		t.Fatalf("got a pipe of %d bytes", q.size)
 	}
 	if made, used := p.total(); made != 0 || used != 0 {
