@@ -2,8 +2,10 @@ package repo
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,12 +26,12 @@ func examples(t *testing.T) []string {
 }
 
 // adapt turns a Caddyfile into JSON. A warning of the adapter, such as one about the formatting, is an error here.
-func adapt(t *testing.T, path string) []byte {
+func adapt(t *testing.T, path, text string) []byte {
 	t.Helper()
 	adapter := caddyconfig.GetAdapter("caddyfile")
-	result, warnings, err := adapter.Adapt([]byte(readFile(t, path)), map[string]any{"filename": path})
+	result, warnings, err := adapter.Adapt([]byte(text), map[string]any{"filename": path})
 	if err != nil {
-		t.Fatalf("adapting %s: %v", path, err)
+		t.Fatalf("adapting: %v", err)
 	}
 	for _, warning := range warnings {
 		t.Errorf("adapting: %v", warning)
@@ -38,10 +40,10 @@ func adapt(t *testing.T, path string) []byte {
 }
 
 // load adapts a Caddyfile and returns it as a tree that can be changed.
-func load(t *testing.T, path string) map[string]any {
+func load(t *testing.T, path, text string) map[string]any {
 	t.Helper()
 	var config map[string]any
-	if err := json.Unmarshal(adapt(t, path), &config); err != nil {
+	if err := json.Unmarshal(adapt(t, path, text), &config); err != nil {
 		t.Fatal(err)
 	}
 	return config
@@ -80,15 +82,35 @@ func TestExamples(t *testing.T) {
 	for _, path := range examples(t) {
 		name := filepath.Base(filepath.Dir(path))
 		t.Run(name, func(t *testing.T) {
-			if !strings.HasPrefix(readFile(t, path), "# ") {
+			text := readFile(t, path)
+			if !strings.HasPrefix(text, "# ") {
 				t.Error("the first line must say in a comment what the example is for")
 			}
 			if !strings.Contains(list, "]("+name+"/Caddyfile)") {
 				t.Error("examples/README.md does not list it")
 			}
-			if err := validate(t, load(t, path)); err != nil {
+			if err := validate(t, load(t, path, text)); err != nil {
 				t.Errorf("validating: %v", err)
 			}
 		})
+	}
+}
+
+// TestCaddyfilesInDocs checks that each Caddyfile in the docs is a valid config as it stands there.
+func TestCaddyfilesInDocs(t *testing.T) {
+	block := regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$")
+	found := 0
+	for _, path := range files(t, ".md") {
+		for i, text := range block.FindAllStringSubmatch(readFile(t, path), -1) {
+			found++
+			t.Run(fmt.Sprintf("%s_%d", filepath.Base(path), i), func(t *testing.T) {
+				if err := validate(t, load(t, path, text[1])); err != nil {
+					t.Errorf("validating: %v", err)
+				}
+			})
+		}
+	}
+	if found == 0 {
+		t.Error("found no Caddyfile in the docs")
 	}
 }

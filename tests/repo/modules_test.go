@@ -1,7 +1,6 @@
 package repo
 
 import (
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -116,7 +115,7 @@ func jsonFields(kind reflect.Type) []string {
 func TestModulesInExamples(t *testing.T) {
 	var configs strings.Builder
 	for _, example := range examples(t) {
-		configs.Write(adapt(t, example))
+		configs.Write(adapt(t, example, readFile(t, example)))
 	}
 	for id := range ourModules(t) {
 		if trace := usage(id); !strings.Contains(configs.String(), trace) {
@@ -167,7 +166,7 @@ var metricName = regexp.MustCompile(`^caddy_sluice_[a-z]+_[a-z_]+$`)
 // TestMetrics checks the names of the metrics, that their units are seconds and bytes, and that docs/metrics.md has
 // them all.
 func TestMetrics(t *testing.T) {
-	config := load(t, filepath.Join(root, "examples", "quickstart", "Caddyfile"))
+	config := load(t, "Caddyfile", read(t, "examples", "quickstart", "Caddyfile"))
 	config["apps"].(map[string]any)["sluice_probe"] = map[string]any{}
 	if err := validate(t, config); err != nil {
 		t.Fatal(err)

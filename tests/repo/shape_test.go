@@ -95,29 +95,48 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-// TestSleeps checks that tests don't wait and hope: a time.Sleep in a test must say why it is right, unless the test
-// has its own time (testing/synctest).
+// sleepComment is how many lines above a time.Sleep its comment may end: there may be a step in between.
+const sleepComment = 3
+
+// TestSleeps checks that tests don't wait and hope: a time.Sleep in a test must be in a loop (it polls, or paces what it
+// sends), or have its own time (testing/synctest), or a comment that says why it is right.
 func TestSleeps(t *testing.T) {
 	for _, s := range sources(t) {
 		if !s.isTest() || s.imports("testing/synctest") {
 			continue
 		}
-		commented := make(map[int]bool)
+		excused := make(map[int]bool) // lines
 		for _, group := range s.file.Comments {
-			commented[s.line(group.End())] = true
-			commented[s.line(group.End())+1] = true
+			for line := range sleepComment + 1 {
+				excused[s.line(group.End())+line] = true
+			}
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
-			call, ok := n.(*ast.SelectorExpr)
-			if !ok || call.Sel.Name != "Sleep" || commented[s.line(call.Pos())] {
-				return true
-			}
-			if from, ok := call.X.(*ast.Ident); ok && from.Name == "time" {
-				t.Errorf("%s:%d: time.Sleep without a comment that says why", s.path, s.line(call.Pos()))
+			switch n.(type) {
+			case *ast.ForStmt, *ast.RangeStmt:
+				for line := s.line(n.Pos()); line <= s.line(n.End()); line++ {
+					excused[line] = true
+				}
 			}
 			return true
 		})
+		s.checkSleeps(t, excused)
 	}
+}
+
+// checkSleeps reports each time.Sleep on a line without an excuse.
+func (s *source) checkSleeps(t *testing.T, excused map[int]bool) {
+	t.Helper()
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.SelectorExpr)
+		if !ok || call.Sel.Name != "Sleep" || excused[s.line(call.Pos())] {
+			return true
+		}
+		if from, ok := call.X.(*ast.Ident); ok && from.Name == "time" {
+			t.Errorf("%s:%d: time.Sleep without a comment that says why", s.path, s.line(call.Pos()))
+		}
+		return true
+	})
 }
 
 // imports says whether the file imports a package.
@@ -128,22 +147,6 @@ func (s *source) imports(path string) bool {
 		}
 	}
 	return false
-}
-
-// TestNoSkips checks that no test leaves itself out without a word. -short and a missing program of a developer's
-// machine are said aloud; that is for the reviewer to judge, so the comment is what is asked for.
-func TestNoSkips(t *testing.T) {
-	for _, s := range sources(t) {
-		if !s.isTest() {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "SkipNow" {
-				t.Errorf("%s:%d: a test that skips itself must say why", s.path, s.line(call.Pos()))
-			}
-			return true
-		})
-	}
 }
 
 // TestForeignWords checks that nothing of the place where the tree was made is left in it. The words are put together
