@@ -51,7 +51,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	before := countFiles(isPipe)
+	code := m.Run()
+	// The relay keeps pipes for the next connections for some seconds.
+	for deadline := time.Now().Add(patience); countFiles(isPipe) > before; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			fmt.Fprintf(os.Stderr, "pipes left open: got %d, want %d\n", countFiles(isPipe), before)
+			return 1
+		}
+	}
+	return code
 }
 
 // lab is what surrounds one test. When the test and its cleanups are over, no goroutine and no descriptor may be left.
@@ -84,13 +93,24 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// openFiles counts the descriptors of this process; 0 where the system doesn't tell.
-func openFiles() int {
+// openFiles counts the descriptors of this process but for pipes, which the relay pools.
+func openFiles() int { return countFiles(func(target string) bool { return !isPipe(target) }) }
+
+func isPipe(target string) bool { return strings.HasPrefix(target, "pipe:") }
+
+// countFiles counts the descriptors of this process by what they are; 0 where the system doesn't tell.
+func countFiles(match func(target string) bool) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return 0
 	}
-	return len(entries)
+	n := 0
+	for _, entry := range entries {
+		if target, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && match(target) {
+			n++
+		}
+	}
+	return n
 }
 
 // eventually polls until ok, and fails with the last state when that takes too long.

@@ -214,11 +214,12 @@ func digest(tag string, data ...[]byte) string {
 	return fmt.Sprintf("%s %d %x", tag, len(all), sha256.Sum256(all))
 }
 
-// echo is a backend that sends back what it receives.
+// echo is a backend that sends back what it receives. It hides the sockets' shortcut for copies, which would leave a
+// pipe behind until the garbage is collected.
 func (l *lab) echo() string {
 	l.Helper()
 	b := l.backend()
-	b.serve(func(c stream) { _, _ = io.Copy(c, c) })
+	b.serve(func(c stream) { _, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{c}) })
 	return b.addr
 }
 

@@ -132,10 +132,12 @@ func TestGauge(t *testing.T) {
 	other := p.dial()
 	p.await(base, counts{"active": 2})
 	c.send(rest)
-	b.accept().expect(named("known.test"))
+	up := b.accept()
+	up.expect(named("known.test"))
 	p.await(base, counts{"active": 1, "routed_total": 1, "duration_seconds_count": 1})
 	other.send([]byte("no TLS"))
 	other.expectClosed()
+	up.Close()
 	c.Close()
 	p.settle(base, 2, counts{"routed_total": 1, rejected("not_tls"): 1})
 }
