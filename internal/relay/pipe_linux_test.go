@@ -208,9 +208,7 @@ func TestManyRelaysShareThePool(t *testing.T) {
 	up, down := random(t, size), random(t, size)
 	var all sync.WaitGroup
 	for range relays {
-		b := prepare(t, tcpPair, tcpPair)
-		b.pipes = pool
-		b.start(t)
+		b := connect(t, pool, tcpPair, tcpPair).start(t)
 		all.Go(func() {
 			exchange(t, b, up, down)
 			b.expect(t, Completed, size, size)

@@ -100,12 +100,18 @@ type rig struct {
 	err             error
 }
 
-// prepare makes a relay between two new connections. It checks that in the end neither goroutines nor descriptors nor
-// pipes are left.
+// prepare makes a relay between two new connections, with a pool of its own. It checks that in the end neither
+// goroutines nor descriptors nor pipes are left.
 func prepare(t testing.TB, clients, backends pair) *rig {
 	t.Helper()
 	noLeaks(t)
-	b := &rig{Relay: &Relay{pipes: ownPipes(t)}, done: make(chan struct{})}
+	return connect(t, ownPipes(t), clients, backends)
+}
+
+// connect makes a relay between two new connections.
+func connect(t testing.TB, pipes *pipePool, clients, backends pair) *rig {
+	t.Helper()
+	b := &rig{Relay: &Relay{pipes: pipes}, done: make(chan struct{})}
 	b.Client, b.client = clients(t)
 	b.Backend, b.backend = backends(t)
 	return b
