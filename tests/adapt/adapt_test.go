@@ -19,20 +19,28 @@ import (
 )
 
 // update writes what comes out into the files, for a reviewer to look at.
-var update = flag.Bool("update", false, "write the results into the .caddyfiletest files")
+var update = flag.Bool("update", false, "write the results into the files")
 
-// separator is a line of dashes: the Caddyfile stands above it, below it the JSON or the error.
+// The kinds of files: by the Caddyfile syntax, and by JSON for mistakes that a Caddyfile can't make.
+const (
+	caddyfileTest = ".caddyfiletest"
+	jsonTest      = ".jsontest"
+)
+
+// separator is a line of dashes: the config stands above it, below it the JSON or the error.
 var separator = regexp.MustCompile(`(?m)^-{3,}\n`)
 
 // TestAdapt runs each file. A config that adapts must also be valid; an error may come from either step.
 func TestAdapt(t *testing.T) {
-	paths, err := filepath.Glob("*.caddyfiletest")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("found no file: %v", err)
-	}
 	t.Setenv("SLUICE_TEST_BACKEND", "backend.example.com:443")
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(path, ".caddyfiletest"), func(t *testing.T) { testFile(t, path) })
+	for _, kind := range []string{caddyfileTest, jsonTest} {
+		paths, err := filepath.Glob("*" + kind)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("found no *%s: %v", kind, err)
+		}
+		for _, path := range paths {
+			t.Run(strings.TrimSuffix(path, kind), func(t *testing.T) { testFile(t, path) })
+		}
 	}
 }
 
@@ -46,7 +54,7 @@ func testFile(t *testing.T, path string) {
 	if len(parts) != 2 {
 		t.Fatal("there is no line of dashes")
 	}
-	got := result(t, parts[0])
+	got := result(t, filepath.Ext(path), parts[0])
 	if *update {
 		line := separator.FindString(string(text))
 		if err := os.WriteFile(path, []byte(parts[0]+line+got+"\n"), 0o644); err != nil {
@@ -59,16 +67,15 @@ func testFile(t *testing.T, path string) {
 	}
 }
 
-// result returns the JSON of a valid Caddyfile, indented, or the error of another one.
-func result(t *testing.T, text string) string {
+// result returns the JSON of a valid config, indented, or the error of another one.
+func result(t *testing.T, kind, text string) string {
 	t.Helper()
-	adapter := caddyconfig.GetAdapter("caddyfile")
-	config, warnings, err := adapter.Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	for _, warning := range warnings {
-		t.Errorf("adapting: %v", warning)
+	config := []byte(text)
+	if kind == caddyfileTest {
+		var err error
+		if config, err = adapt(t, text); err != nil {
+			return "error: " + err.Error()
+		}
 	}
 	if err := validate(t, config); err != nil {
 		return "error: " + err.Error()
@@ -77,7 +84,18 @@ func result(t *testing.T, text string) string {
 	if err := json.Indent(&out, config, "", "\t"); err != nil {
 		t.Fatal(err)
 	}
-	return out.String()
+	return strings.TrimSpace(out.String())
+}
+
+// adapt turns a Caddyfile into JSON. A warning is an error of the test: the files must be formatted.
+func adapt(t *testing.T, text string) ([]byte, error) {
+	t.Helper()
+	adapter := caddyconfig.GetAdapter("caddyfile")
+	config, warnings, err := adapter.Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	for _, warning := range warnings {
+		t.Errorf("adapting: %v", warning)
+	}
+	return config, err
 }
 
 // validate provisions a config, with storage of its own and without a log.

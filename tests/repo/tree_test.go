@@ -20,7 +20,7 @@ import (
 const module = "github.com/caddy-sluice/sluice"
 
 // root is the top of the tree. Go runs a package's tests in the package's own folder.
-var root = filepath.Join("..", "..")
+const root = "../.."
 
 // pkg is what `go list` says about one of our packages.
 type pkg struct {
@@ -65,8 +65,8 @@ func packages(t *testing.T, goos string) []pkg {
 	return list
 }
 
-// files returns the paths, from the root, of all files whose name ends with one of the suffixes: all files, when none
-// is given. Folders that hold no source of ours (.git, build output) are left out.
+// files returns the paths, with slashes and beginning with root, of all files whose name ends with one of the suffixes:
+// all files, when none is given. Folders that hold no source of ours (.git, build output) are left out.
 func files(t *testing.T, suffixes ...string) []string {
 	t.Helper()
 	var list []string
@@ -81,7 +81,7 @@ func files(t *testing.T, suffixes ...string) []string {
 			return nil
 		}
 		if len(suffixes) == 0 || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(path, s) }) {
-			list = append(list, path)
+			list = append(list, filepath.ToSlash(path))
 		}
 		return nil
 	})
