@@ -103,20 +103,25 @@ func TestSmallestTimeout(t *testing.T) {
 	p.settle(base, 1, counts{rejected("fragmented"): 1})
 }
 
-// TestNoDeadlineIsLeft keeps a routed connection silent for longer than the preread may take.
+// TestNoDeadlineIsLeft keeps a routed connection silent for longer than the preread may take, with our own relay behind
+// and with a handler that knows nothing of deadlines.
 func TestNoDeadlineIsLeft(t *testing.T) {
-	l := newLab(t)
-	p := timed(l, 300*time.Millisecond, l.echo())
-	c := p.dial()
-	hello := named("known.test")
-	c.send(hello)
-	c.expect(hello)
-	time.Sleep(time.Second)
-	c.send([]byte("still there"))
-	c.expect([]byte("still there"))
-	c.end()
-	c.expectEnd(nil)
-	p.expectValues(p.sighting().After, map[string]string{"sluice.close_reason": "completed"})
+	for _, handler := range []string{"forward", "proxy"} {
+		t.Run(handler, func(t *testing.T) {
+			l := newLab(t)
+			p := l.start("sight\n preread {\n timeout 300ms \n}\n sni_router {\n route known.test {\n" + handler + " " + l.echo() + "\n}\n}")
+			c := p.dial()
+			hello := named("known.test")
+			c.send(hello)
+			c.expect(hello)
+			time.Sleep(time.Second)
+			c.send([]byte("still there"))
+			c.expect([]byte("still there"))
+			c.end()
+			c.expectEnd(nil)
+			p.sighting()
+		})
+	}
 }
 
 // TestGauge follows the number of connections under way.
