@@ -69,7 +69,7 @@ func (*Preread) CaddyModule() caddy.ModuleInfo {
 func (h *Preread) Provision(ctx caddy.Context) error {
 	h.logger = ctx.Logger()
 	var err error
-	if h.reader.cfg, err = h.config(); err != nil {
+	if h.reader.cfg, err = h.Config(); err != nil {
 		return err
 	}
 	if h.ProxyProtocol != nil {
@@ -83,8 +83,8 @@ func (h *Preread) Provision(ctx caddy.Context) error {
 	return metrics.register(ctx.GetMetricsRegistry())
 }
 
-// config turns the settings into the core's config.
-func (h *Preread) config() (preread.Config, error) {
+// Config turns the settings into the core's config.
+func (h *Preread) Config() (preread.Config, error) {
 	cfg := defaults
 	if h.MaxBytes != 0 {
 		if h.MaxBytes < preread.MinMaxBytes || h.MaxBytes > preread.MaxMaxBytes {

@@ -8,5 +8,6 @@ import (
 	_ "github.com/caddy-sluice/sluice/l4filters/forward"
 	_ "github.com/caddy-sluice/sluice/l4filters/next"
 	_ "github.com/caddy-sluice/sluice/l4sni"
+	_ "github.com/caddy-sluice/sluice/l4sni/explain"
 	_ "github.com/caddy-sluice/sluice/l4sni/listener"
 )
