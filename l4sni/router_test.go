@@ -46,6 +46,20 @@ var sendings = []sending{
 	{reason: preread.FrontClosed, bytes: hello("a.example.com")[:20]},
 }
 
+// connect returns both ends of a connection whose client sends.
+func (s *sending) connect(t *testing.T) (client, server *duplex) {
+	t.Helper()
+	client, server = newDuplex(t)
+	play(t, client, func(c *duplex) {
+		_, _ = c.Write(s.bytes)
+		if s.open {
+			time.Sleep(time.Hour)
+		}
+		_ = c.CloseWrite()
+	})
+	return client, server
+}
+
 // testRoutes is a list of routes whose probes have the names of the routes.
 const testRoutes = `
 	{"names":["a.example.com"],"tags":{"team":"blue","tier":"1"},"handle":[{"handler":"probe","name":"a"}]},
@@ -78,19 +92,12 @@ func serve(t *testing.T, config string, s sending, prepare func(*session.Session
 		handlers = chain{pre, router}
 	}
 	before := count(t)
-	client, server := newDuplex(t)
+	client, server := s.connect(t)
 	o := outcome{cx: layer4.WrapConnection(server, nil, zap.NewNop()), logs: logs}
 	o.sess = session.Of(o.cx)
 	if prepare != nil {
 		prepare(o.sess)
 	}
-	play(t, client, func(c *duplex) {
-		_, _ = c.Write(s.bytes)
-		if s.open {
-			time.Sleep(time.Hour)
-		}
-		_ = c.CloseWrite()
-	})
 	read := make(chan []byte)
 	go func() {
 		b, _ := io.ReadAll(client)
