@@ -7,10 +7,10 @@ import (
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
 )
 
-// TestMatcherWithStockProxy uses the matcher with caddy-l4's own proxy.
-func TestMatcherWithStockProxy(t *testing.T) {
-	l := newLab(t)
-	p := l.startServer(`
+// startMatchers runs one route for each use of the matcher, with caddy-l4's own proxy behind.
+func startMatchers(l *lab) *proxy {
+	l.Helper()
+	return l.startServer(`
 		matching_timeout 2s
 		@names preread a.test *.wild.test
 		@both preread b.test {
@@ -49,6 +49,10 @@ func TestMatcherWithStockProxy(t *testing.T) {
 		route {
 			proxy ` + l.digester("rest") + `
 		}`)
+}
+
+func TestMatcherWithStockProxy(t *testing.T) {
+	p := startMatchers(newLab(t))
 	withECH := func(name string) []byte { return hellos.New(hellos.Options{ServerName: name, ECH: true}) }
 	for _, tc := range []struct {
 		name, want string

@@ -29,8 +29,8 @@ func named(name string, alpn ...string) []byte {
 // alert is a fatal TLS alert in its record.
 func alert(description byte) []byte { return []byte{21, 3, 3, 0, 2, 2, description} }
 
-// refusals are connections that are closed as soon as their bytes are there, and what is counted for them.
-var refusals = []struct {
+// refusal is a connection that is closed as soon as its bytes are there, and what is counted for it.
+type refusal struct {
 	name    string
 	preread string
 	bytes   []byte
@@ -38,7 +38,9 @@ var refusals = []struct {
 	end    func(*peer)
 	reason string
 	alert  []byte
-}{
+}
+
+var refusals = []refusal{
 	{name: "E04_plain_http", bytes: []byte("GET / HTTP/1.1\r\nHost: known.test\r\n\r\n"), reason: "not_tls"},
 	{name: "one_byte", bytes: []byte("S"), reason: "not_tls"},
 	{name: "record_too_long", bytes: []byte{22, 3, 1, 0x40, 1}, reason: "malformed_record"},
@@ -65,24 +67,9 @@ func TestRefusals(t *testing.T) {
 		for _, setting := range []string{"on", "off"} {
 			t.Run(tc.name+"/alert_"+setting, func(t *testing.T) {
 				l := newLab(t)
-				b := l.backend()
-				p := l.start("sight\n preread {\n" + tc.preread + "\n}\n" + routes(b.addr, "alert "+setting))
+				p := l.start("sight\n preread {\n" + tc.preread + "\n}\n" + routes(l.backend().addr, "alert "+setting))
 				base := p.counts()
-				begin := time.Now()
-				c := p.dial()
-				c.send(tc.bytes)
-				if tc.end != nil {
-					tc.end(c)
-				}
-				if tc.alert != nil && setting == "on" {
-					c.expectEnd(tc.alert)
-				} else {
-					c.expectClosed()
-				}
-				if took := time.Since(begin); took > soon {
-					t.Errorf("closed after %v, want at most %v", took, soon)
-				}
-				c.Close()
+				p.refuse(tc, setting == "on")
 				p.settle(base, 1, counts{rejected(tc.reason): 1})
 				p.expectValues(p.sighting().After, map[string]string{
 					"sluice.reason": tc.reason, "sluice.close_reason": "preread_" + tc.reason, "sluice.upstream": "",
@@ -94,6 +81,24 @@ func TestRefusals(t *testing.T) {
 			})
 		}
 	}
+}
+
+// refuse makes the connection and checks how it is closed.
+func (p *proxy) refuse(r refusal, alerts bool) {
+	p.Helper()
+	begin := time.Now()
+	c := p.dial()
+	c.send(r.bytes)
+	if r.end != nil {
+		r.end(c)
+	}
+	if r.alert != nil && alerts {
+		c.expectEnd(r.alert)
+	} else {
+		c.expectClosed()
+	}
+	p.between(time.Since(begin), 0, soon)
+	c.Close()
 }
 
 // TestRefusalWithoutPreread has no preread in front: the router reads by itself.
@@ -119,6 +124,8 @@ func TestAlertSurvivesUnreadBytes(t *testing.T) {
 	c := p.dial()
 	c.send(append(named("unknown.test"), pattern(16<<10)...))
 	c.expectEnd(alert(112))
+	// Linux hides a reset behind the end of the stream from those who read, but not from those who write.
+	c.send([]byte("more"))
 }
 
 // TestAlertWaitsForNobody has a client that never closes: after the drain its connection is closed anyway.

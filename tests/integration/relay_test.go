@@ -68,21 +68,27 @@ func TestBulk(t *testing.T) {
 			b := tc.upstream(l)
 			p := startWatched(l, b.addr)
 			c, up := pair(p, b)
-			up1, down1, down2 := pattern(1<<20), pattern(3<<20), pattern(1<<20)
-			var wait sync.WaitGroup
-			wait.Go(func() { c.stream.Write(up1); c.CloseWrite() })
-			wait.Go(func() { up.stream.Write(down1) })
-			c.expect(down1)
-			up.expectEnd(up1)
-			wait.Wait()
-			// E16: the client has ended its stream, the download goes on.
-			wait.Go(func() { up.stream.Write(down2); up.CloseWrite() })
-			c.expectEnd(down2)
-			wait.Wait()
-			p.expectEnding("completed", len(named("known.test"))+len(up1), len(down1)+len(down2))
+			exchange(c, up)
+			p.expectEnding("completed", len(named("known.test"))+1<<20, 4<<20)
 			p.quiet()
 		})
 	}
+}
+
+// exchange moves 1 MiB from the client and 4 MiB to it.
+func exchange(c, up *peer) {
+	c.Helper()
+	up1, down1, down2 := pattern(1<<20), pattern(3<<20), pattern(1<<20)
+	var wait sync.WaitGroup
+	wait.Go(func() { c.stream.Write(up1); c.CloseWrite() })
+	wait.Go(func() { up.stream.Write(down1) })
+	c.expect(down1)
+	up.expectEnd(up1)
+	wait.Wait()
+	// E16: the client has ended its stream, the download goes on.
+	wait.Go(func() { up.stream.Write(down2); up.CloseWrite() })
+	c.expectEnd(down2)
+	wait.Wait()
 }
 
 // TestBackendEndsFirst is E17: what the client still sends arrives.

@@ -60,14 +60,15 @@ func TestResetInsideHello(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
-	const timeout = 500 * time.Millisecond
+	const timeout = 2 * time.Second
 	for _, tc := range []struct {
 		name string
 		send func(*peer)
 	}{
 		{"S08_silence", func(*peer) {}},
 		{"E06_ten_bytes_then_silence", func(c *peer) { c.send(named("known.test")[:10]) }},
-		{"S09_drip", func(c *peer) { drip(c.stream, named("known.test"), timeout/10) }},
+		{"S09_drip", func(c *peer) { drip(c.stream, named("known.test"), timeout/20) }},
+		{"drip_then_silence", func(c *peer) { drip(c.stream, named("known.test")[:9], timeout/10) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLab(t)
@@ -77,7 +78,7 @@ func TestDeadline(t *testing.T) {
 			c := p.dial()
 			tc.send(c)
 			c.expectClosed()
-			p.between(time.Since(begin), timeout-10*time.Millisecond, timeout+2*time.Second)
+			p.between(time.Since(begin), timeout-10*time.Millisecond, timeout*7/4)
 			p.settle(base, 1, counts{rejected("fragmented"): 1})
 			p.expectValues(p.sighting().After, map[string]string{"sluice.close_reason": "preread_fragmented"})
 			p.quiet()

@@ -36,7 +36,10 @@ type authority struct {
 	pem  []byte
 }
 
-var newAuthority = sync.OnceValues(func() (*authority, error) {
+// sharedAuthority is the one authority of the process.
+var sharedAuthority = sync.OnceValues(newAuthority)
+
+func newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -54,7 +57,7 @@ var newAuthority = sync.OnceValues(func() (*authority, error) {
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
 	return &authority{cert, key, pool, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
-})
+}
 
 func certTemplate(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<60))
@@ -66,7 +69,7 @@ func certTemplate(name string) *x509.Certificate {
 
 func (l *lab) authority() *authority {
 	l.Helper()
-	ca, err := newAuthority()
+	ca, err := sharedAuthority()
 	if err != nil {
 		l.Fatal(err)
 	}
