@@ -220,16 +220,28 @@ func TestAbortBehindTLS(t *testing.T) {
 	b.expect(t, BackendAborted, 0, 15)
 }
 
-func TestReplayFails(t *testing.T) {
-	b := prepare(t, tcpPair, tcpPair)
-	send(t, b.backend, []byte("go away"))
-	abortConn(t, b.backend)
-	b.Prefix = []byte("hello")
-	b.start(t)
-	if got := receiveReset(t, b.client); string(got) != "go away" {
-		t.Errorf("got %q, want %q", got, "go away")
-	}
-	b.expect(t, ReplayFailed, 0, 7)
+// unclosable can't be half-closed because it is gone.
+type unclosable struct{ opaque }
+
+func (unclosable) CloseWrite() error { return syscall.ENOTCONN }
+
+// A side that had ended its stream and left is no abort; one that left while it could still send is.
+func TestEndForOneWhoLeft(t *testing.T) {
+	bothSides(t, func(t *testing.T, client bool) {
+		b := prepare(t, tcpPair, tcpPair)
+		b.Client = unclosable{opaque{b.Client}}
+		b.start(t)
+		first, second := b.sides(client)
+		closeWrite(t, first)
+		if client {
+			receiveEnd(t, second)
+			closeWrite(t, second)
+			b.expect(t, Completed, 0, 0)
+			return
+		}
+		second.Close()
+		b.expect(t, ClientAborted, 0, 0)
+	})
 }
 
 func TestStopBeforeRun(t *testing.T) {

@@ -3,7 +3,6 @@ package relay
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"net"
@@ -267,7 +266,7 @@ func transfer(t testing.TB, from, to stream, data []byte) {
 	if err != nil {
 		t.Errorf("receiving: %v", err)
 	}
-	if sha256.Sum256(got) != sha256.Sum256(data) {
+	if !bytes.Equal(got, data) {
 		t.Errorf("got %d other bytes, want %d", len(got), len(data))
 	}
 }
