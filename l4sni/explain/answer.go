@@ -203,7 +203,7 @@ func (w *walk) inside(path string, h *l4sni.Router, a *answer, s stream) (stream
 func describeHello(hello *clienthello.Hello) *helloInfo {
 	info := &helloInfo{
 		Size: hello.Size, Records: hello.Records, ServerName: string(hello.ServerName), ECH: hello.ECH,
-		ALPN: protocolNames(hello.ALPN), Versions: []string{},
+		ALPN: formatEach(hello.ALPN), Versions: []string{},
 	}
 	versions := hello.SupportedVersions
 	if len(versions) == 0 {
@@ -215,8 +215,8 @@ func describeHello(hello *clienthello.Hello) *helloInfo {
 	return info
 }
 
-// protocolNames returns the names of a list, each fit to be printed.
-func protocolNames(list clienthello.Protocols) []string {
+// formatEach returns the names of a list, each fit to be printed.
+func formatEach(list clienthello.Protocols) []string {
 	names := []string{}
 	for name := range list.All() {
 		names = append(names, formatProtocol(string(name)))

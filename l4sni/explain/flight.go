@@ -173,16 +173,11 @@ func extensions(name string, protocols []string, ech bool) cryptobyte.BuilderCon
 		b.AddBytes([]byte{0, 43, 0, 5, 4, 3, 4, 3, 3}) // TLS 1.3 and 1.2
 		if name != "" {
 			b.AddUint16(0) // server_name, RFC 6066 §3
-			b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
-				b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
-					b.AddUint8(0)
-					b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(name)) })
-				})
-			})
+			b.AddUint16LengthPrefixed(list16(hostName(name)))
 		}
 		if len(protocols) > 0 {
 			b.AddUint16(16) // application_layer_protocol_negotiation, RFC 7301 §3.1
-			b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddUint16LengthPrefixed(protocolList(protocols)) })
+			b.AddUint16LengthPrefixed(list16(protocolNames(protocols)))
 		}
 		if ech {
 			b.AddBytes([]byte{0xfe, 0x0d, 0, 1, 0}) // encrypted_client_hello
@@ -190,7 +185,19 @@ func extensions(name string, protocols []string, ech bool) cryptobyte.BuilderCon
 	}
 }
 
-func protocolList(protocols []string) cryptobyte.BuilderContinuation {
+// list16 writes a list behind two bytes with its length.
+func list16(items cryptobyte.BuilderContinuation) cryptobyte.BuilderContinuation {
+	return func(b *cryptobyte.Builder) { b.AddUint16LengthPrefixed(items) }
+}
+
+func hostName(name string) cryptobyte.BuilderContinuation {
+	return func(b *cryptobyte.Builder) {
+		b.AddUint8(0) // the type host_name
+		b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(name)) })
+	}
+}
+
+func protocolNames(protocols []string) cryptobyte.BuilderContinuation {
 	return func(b *cryptobyte.Builder) {
 		for _, protocol := range protocols {
 			b.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(protocol)) })
