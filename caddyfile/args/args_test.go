@@ -1,0 +1,136 @@
+package args
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// at returns a dispenser that stands on the first word of the second line.
+func at(line string) *caddyfile.Dispenser {
+	d := caddyfile.NewTestDispenser("first\n" + line)
+	d.Next()
+	d.Next()
+	return d
+}
+
+// read calls one of the functions, as text.
+func read(function string, d *caddyfile.Dispenser) (string, error) {
+	switch function {
+	case "None":
+		return "", None(d)
+	case "One":
+		return One(d)
+	case "Many":
+		values, err := Many(d)
+		return strings.Join(values, "|"), err
+	case "Duration":
+		value, err := Duration(d)
+		return time.Duration(value).String(), err
+	case "Bytes":
+		value, err := Bytes(d)
+		return fmt.Sprint(value), err
+	}
+	panic(function)
+}
+
+func TestArguments(t *testing.T) {
+	for _, tc := range []struct{ function, line, want string }{
+		{"None", "opt", ""},
+		{"None", "opt\nnext", ""},
+		{"One", "opt value", "value"},
+		{"One", `opt "two words"`, "two words"},
+		{"One", `opt ""`, ""},
+		{"Many", "opt a", "a"},
+		{"Many", "opt a b c", "a|b|c"},
+		{"Many", "opt a b\nc", "a|b"},
+		{"Duration", "opt 5s", "5s"},
+		{"Duration", "opt 1d12h", "36h0m0s"},
+		{"Duration", "opt 1ns", "1ns"},
+		{"Bytes", "opt 65536", "65536"},
+		{"Bytes", "opt 64KiB", "65536"},
+		{"Bytes", "opt 64kib", "65536"},
+		{"Bytes", "opt 64KB", "64000"},
+		{"Bytes", "opt 1", "1"},
+		{"Bytes", `opt "32 KiB"`, "32768"},
+	} {
+		t.Run(tc.function+"/"+tc.line, func(t *testing.T) {
+			if got, err := read(tc.function, at(tc.line)); got != tc.want || err != nil {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestErrors checks that each error names the option and says where in which file it stands.
+func TestErrors(t *testing.T) {
+	for _, tc := range []struct{ function, line, want string }{
+		{"None", "opt value", `opt takes no argument, got "value"`},
+		{"None", "opt {\nx\n}", "opt takes no block"},
+		{"One", "opt", "opt needs an argument"},
+		{"One", "opt\nnext", "opt needs an argument"},
+		{"One", "opt a b", `opt takes one argument, got also "b"`},
+		{"Many", "opt", "opt needs at least one argument"},
+		{"Many", "opt\nnext", "opt needs at least one argument"},
+		{"Duration", "opt", "opt needs an argument"},
+		{"Duration", "opt 5", "opt: "},
+		{"Duration", "opt soon", "opt: "},
+		{"Duration", "opt 0s", `opt: "0s" is not a positive duration`},
+		{"Duration", "opt -1s", `opt: "-1s" is not a positive duration`},
+		{"Duration", "opt 1s 2s", `opt takes one argument, got also "2s"`},
+		{"Bytes", "opt", "opt needs an argument"},
+		{"Bytes", "opt much", "opt: "},
+		{"Bytes", "opt -1", "opt: "},
+		{"Bytes", "opt 0", `opt: "0" is out of range`},
+		{"Bytes", "opt 0KiB", `opt: "0KiB" is out of range`},
+		{"Bytes", "opt 0.5", `opt: "0.5" is out of range`},
+		{"Bytes", "opt 9223372036854775808", `opt: "9223372036854775808" is out of range`},
+		{"Bytes", "opt 100EiB", "opt: "},
+		{"Bytes", "opt 1 2", `opt takes one argument, got also "2"`},
+	} {
+		t.Run(tc.function+"/"+tc.line, func(t *testing.T) {
+			_, err := read(tc.function, at(tc.line))
+			checkError(t, err, tc.want, 2+strings.Count(tc.line, "{")) // a block's error is where its first word is
+		})
+	}
+}
+
+// checkError checks that an error has this text, and the place.
+func checkError(t *testing.T, err error, want string, line int) {
+	t.Helper()
+	place := fmt.Sprintf("Testfile:%d", line)
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), place) {
+		t.Errorf("got error %v, want one with %q and %s", err, want, place)
+	}
+}
+
+// TestNoBlock checks that a block is refused, and that its absence leaves the dispenser where it is.
+func TestNoBlock(t *testing.T) {
+	d := at("opt value {\nx\n}")
+	d.NextArg()
+	checkError(t, NoBlock(d, "opt"), "opt takes no block", 3)
+
+	d = at("opt value\nnext")
+	d.NextArg()
+	if err := NoBlock(d, "opt"); err != nil || d.Val() != "value" {
+		t.Errorf("got %v at %q, want no error at value", err, d.Val())
+	}
+}
+
+// TestOnce checks that the second of two equal options is refused.
+func TestOnce(t *testing.T) {
+	d := caddyfile.NewTestDispenser("a\nb\na")
+	var once Once
+	var got []string
+	for d.Next() {
+		if err := once.Check(d); err != nil {
+			got = append(got, err.Error())
+		}
+	}
+	if len(got) != 1 || !strings.Contains(got[0], "a is given twice") || !strings.Contains(got[0], "Testfile:3") {
+		t.Errorf("got errors %q, want one about a at Testfile:3", got)
+	}
+}
