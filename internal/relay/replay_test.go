@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"errors"
 	"io"
 	"net"
 	"syscall"
