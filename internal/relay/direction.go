@@ -1,6 +1,9 @@
 package relay
 
-import "io"
+import (
+	"io"
+	"sync/atomic"
+)
 
 // fill is the result of moving data from a socket to a pipe.
 type fill uint8
@@ -24,13 +27,15 @@ const (
 	bulkEnds = 8
 )
 
-// direction moves bytes one way. Its fields belong to the goroutine that runs it, but out and done, which the relay's
-// mu guards.
+// direction moves bytes one way. Its fields belong to the goroutine that runs it, but over, and out and done, which the
+// relay's mu guards.
 type direction struct {
 	src, dst *endpoint
 	other    *direction
-	out      outcome
-	done     bool
+	// over is set once the stream of src has come to its end, before that is passed on.
+	over atomic.Bool
+	out  outcome
+	done bool
 
 	pipes *pipePool
 	// onReadable and onWritable are the callbacks for src and dst, made once.

@@ -42,24 +42,18 @@ const (
 )
 
 // passEnd passes the end of d's stream on to its receiver.
-func (r *Relay) passEnd(d *direction) outcome {
+func (d *direction) passEnd() outcome {
+	d.over.Store(true)
 	if d.dst.closer == nil {
 		return outcome{mute: true}
 	}
 	d.dst.shut.Store(true)
 	err := d.dst.closer.CloseWrite()
-	if err != nil && !r.streamEnded(d.other) {
+	if err != nil && !d.other.over.Load() {
 		return outcome{at: writing, err: err}
 	}
 	// A receiver that had ended its own stream and is gone by now has no use for the end of the other's.
 	return outcome{}
-}
-
-// streamEnded reports whether d has come to the end of its stream.
-func (r *Relay) streamEnded(d *direction) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return d.done && d.out.err == nil
 }
 
 // settle records how d ended and does what follows from it.

@@ -239,6 +239,11 @@ func TestEndForOneWhoLeft(t *testing.T) {
 			b.expect(t, Completed, 0, 0)
 			return
 		}
+		eventually(t, "the failure is known", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.Relay.end == ClientAborted
+		})
 		second.Close()
 		b.expect(t, ClientAborted, 0, 0)
 	})

@@ -72,8 +72,8 @@ type Relay struct {
 func (r *Relay) Run() (End, error) {
 	r.client.open(r.Client)
 	r.backend.open(r.Backend)
-	r.up = direction{src: &r.client, dst: &r.backend, other: &r.down}
-	r.down = direction{src: &r.backend, dst: &r.client, other: &r.up}
+	r.up.src, r.up.dst, r.up.other = &r.client, &r.backend, &r.down
+	r.down.src, r.down.dst, r.down.other = &r.backend, &r.client, &r.up
 	if r.pipes == nil {
 		r.pipes = sharedPipes()
 	}
@@ -140,7 +140,7 @@ func (r *Relay) pump(d *direction) {
 		out = d.run(r.pipes)
 	}
 	if out.err == nil {
-		out = r.passEnd(d)
+		out = d.passEnd()
 	}
 	r.settle(d, out)
 }
