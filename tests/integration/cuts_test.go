@@ -60,7 +60,7 @@ func TestHelloInSingleBytes(t *testing.T) {
 	p := startAB(newLab(t), "drip.test")
 	message := hellos.Message(hellos.Options{ServerName: "drip.test", ALPN: []string{"h2", "http/1.1"}})
 	wire := hellos.Wrap(message)
-	records := hellos.Wrap(message, 1)
+	small := hellos.Wrap(message, 1)
 	base := p.counts()
 	for _, tc := range []struct {
 		name  string
@@ -70,9 +70,9 @@ func TestHelloInSingleBytes(t *testing.T) {
 	}{
 		{"T16_writes_of_one_byte", wire, 1, time.Millisecond},
 		{"writes_of_one_byte_without_pause", wire, 1, 0},
-		{"records_of_one_byte", records, len(records), 0},
-		{"records_of_one_byte_in_a_write_each", records, 6, time.Millisecond},
-		{"records_of_one_byte_cut_in_their_headers", records, 5, time.Millisecond},
+		{"records_of_one_byte", small, len(small), 0},
+		{"records_of_one_byte_in_a_write_each", small, 6, time.Millisecond},
+		{"records_of_one_byte_cut_in_their_headers", small, 5, time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var parts [][]byte

@@ -98,7 +98,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 	}
 }
 
-// TestFallbackOfReadsOnly has a client that is gone: no fallback takes it.
+// TestFallbackNeverTakesTheGone has clients that left, or aren't who they should be: no fallback takes them.
 func TestFallbackNeverTakesTheGone(t *testing.T) {
 	l := newLab(t)
 	p := l.start("preread {\n proxy_protocol from 127.0.0.1 \n}\n" +

@@ -58,11 +58,23 @@ func (c *peer) send(data ...[]byte) {
 	}
 }
 
+// push sends from a goroutine of its own and then does what follows, if anything.
+func (c *peer) push(wait *sync.WaitGroup, data []byte, then func()) {
+	wait.Go(func() {
+		if _, err := c.stream.Write(data); err != nil {
+			c.Errorf("sending: %v", err)
+		}
+		if then != nil {
+			then()
+		}
+	})
+}
+
 // end ends the stream to the other side.
 func (c *peer) end() {
 	c.Helper()
 	if err := c.CloseWrite(); err != nil {
-		c.Fatalf("ending the stream: %v", err)
+		c.Errorf("ending the stream: %v", err)
 	}
 }
 

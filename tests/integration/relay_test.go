@@ -44,10 +44,7 @@ func TestClosingAtOnce(t *testing.T) {
 	flight := append(named("known.test"), pattern(1<<20)...)
 	c := p.dial()
 	var wait sync.WaitGroup
-	wait.Go(func() {
-		c.stream.Write(flight)
-		c.Close()
-	})
+	c.push(&wait, flight, c.Close)
 	up := b.accept()
 	up.expectEnd(flight)
 	wait.Wait()
@@ -80,13 +77,13 @@ func exchange(c, up *peer) {
 	c.Helper()
 	up1, down1, down2 := pattern(1<<20), pattern(3<<20), pattern(1<<20)
 	var wait sync.WaitGroup
-	wait.Go(func() { c.stream.Write(up1); c.CloseWrite() })
-	wait.Go(func() { up.stream.Write(down1) })
+	c.push(&wait, up1, c.end)
+	up.push(&wait, down1, nil)
 	c.expect(down1)
 	up.expectEnd(up1)
 	wait.Wait()
 	// E16: the client has ended its stream, the download goes on.
-	wait.Go(func() { up.stream.Write(down2); up.CloseWrite() })
+	up.push(&wait, down2, up.end)
 	c.expectEnd(down2)
 	wait.Wait()
 }
@@ -102,7 +99,7 @@ func TestBackendEndsFirst(t *testing.T) {
 	c.expectEnd([]byte("bye"))
 	data := pattern(1 << 20)
 	var wait sync.WaitGroup
-	wait.Go(func() { c.stream.Write(data); c.CloseWrite() })
+	c.push(&wait, data, c.end)
 	up.expectEnd(data)
 	wait.Wait()
 	p.expectEnding("completed", len(named("known.test"))+len(data), 3)

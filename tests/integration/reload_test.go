@@ -102,7 +102,7 @@ func TestFailedReload(t *testing.T) {
 	p.settle(base, 5, counts{"routed_total": 5})
 }
 
-// TestStopEndsListening checks that connections survive the stop of the app, as with a reload to a config without it.
+// TestReloadToNothing changes to a config without a layer4 app: connections go on.
 func TestReloadToNothing(t *testing.T) {
 	l := newLab(t)
 	b := l.backend()

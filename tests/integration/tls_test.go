@@ -247,19 +247,23 @@ func TestTheBackendChoosesTheProtocol(t *testing.T) {
 	}
 }
 
-// program runs a program and returns what it prints.
-func (l *lab) program(stdin, name string, args ...string) (string, error) {
+// needs skips the test if a program is missing, or fails it where programs must be there.
+func (l *lab) needs(program string) {
 	l.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil && os.Getenv(programsEnv) != "" {
-		l.Fatalf("%s is set, but: %v", programsEnv, err)
+	if _, err := exec.LookPath(program); err == nil {
+		return
 	}
-	if err != nil {
-		l.Skipf("program missing: %v", err)
+	if os.Getenv(programsEnv) != "" {
+		l.Fatalf("%s is missing, and %s is set", program, programsEnv)
 	}
+	l.Skipf("%s is missing", program)
+}
+
+// program runs a program and returns what it prints.
+func program(stdin, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -276,9 +280,10 @@ func TestPassthroughWithCurl(t *testing.T) {
 	} {
 		t.Run(tc.host+tc.option, func(t *testing.T) {
 			l := newLab(t)
+			l.needs("curl")
 			p := startSites(l)
 			_, port, _ := net.SplitHostPort(p.addr)
-			got, err := l.program("", "curl", tc.option, "--cacert", l.caFile(), "-sS", "--max-time", "15",
+			got, err := program("", "curl", tc.option, "--cacert", l.caFile(), "-sS", "--max-time", "15",
 				"--noproxy", "*", "--resolve", tc.host+":"+port+":127.0.0.1", "https://"+tc.host+":"+port+"/")
 			if err != nil || got != tc.want {
 				t.Errorf("curl: got %q, %v, want %q", got, err, tc.want)
@@ -299,10 +304,11 @@ func TestPassthroughWithOpenSSL(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLab(t)
+			l.needs("openssl")
 			p := startSites(l)
 			args := append([]string{"s_client", "-connect", p.addr, "-servername", tc.sni, "-CAfile", l.caFile(),
 				"-verify_return_error", "-quiet"}, tc.options...)
-			got, err := l.program("GET / HTTP/1.1\r\nHost: any\r\nConnection: close\r\n\r\n", "openssl", args...)
+			got, err := program("GET / HTTP/1.1\r\nHost: any\r\nConnection: close\r\n\r\n", "openssl", args...)
 			if err != nil || !strings.HasSuffix(got, tc.want) {
 				t.Errorf("openssl: got %q, %v, want %q at its end", got, err, tc.want)
 			}
@@ -310,8 +316,9 @@ func TestPassthroughWithOpenSSL(t *testing.T) {
 	}
 	t.Run("alert", func(t *testing.T) {
 		l := newLab(t)
+		l.needs("openssl")
 		p := startSites(l)
-		got, err := l.program("", "openssl", "s_client", "-connect", p.addr, "-servername", "gamma.test")
+		got, err := program("", "openssl", "s_client", "-connect", p.addr, "-servername", "gamma.test")
 		if err == nil || !strings.Contains(got, "alert number 112") {
 			t.Errorf("openssl: got %q, %v, want alert number 112", got, err)
 		}
@@ -319,26 +326,27 @@ func TestPassthroughWithOpenSSL(t *testing.T) {
 	// Go's server refuses such a name, so this looks at what arrives.
 	t.Run("E28_trailing_dot", func(t *testing.T) {
 		l := newLab(t)
+		l.needs("openssl")
 		b := l.backend()
 		p := l.start(routes(b.addr, ""))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			l.program("", "openssl", "s_client", "-connect", p.addr, "-servername", "Known.Test.")
-		}()
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			_, _ = program("", "openssl", "s_client", "-connect", p.addr, "-servername", "Known.Test.")
+		})
 		up := b.accept()
 		got := make([]byte, 200)
 		if _, err := io.ReadFull(up, got); err != nil || !bytes.Contains(got, []byte("Known.Test.")) {
 			t.Errorf("hello: got %q, %v, want Known.Test. in it", got, err)
 		}
 		up.Close()
-		<-done
+		wait.Wait()
 	})
 	t.Run("no_name", func(t *testing.T) {
 		l := newLab(t)
+		l.needs("openssl")
 		p := startSites(l)
 		base := p.counts()
-		if got, err := l.program("", "openssl", "s_client", "-connect", p.addr, "-noservername"); err == nil {
+		if got, err := program("", "openssl", "s_client", "-connect", p.addr, "-noservername"); err == nil {
 			t.Errorf("openssl: got %q, want a failure", got)
 		}
 		p.settle(base, 1, counts{rejected("no_sni"): 1})
