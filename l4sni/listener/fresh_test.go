@@ -1,0 +1,60 @@
+package listener
+
+import (
+	"crypto/tls"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFreshSet checks how long a connection counts as fresh, and that wait lasts as long.
+func TestFreshSet(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		used func(*plainConn) // after 100 ms
+		want time.Duration
+	}{
+		{"silent", func(*plainConn) {}, freshTime},
+		{"still_new", func(c *plainConn) { forgetUsed(c, http.StateNew) }, freshTime},
+		{"request", func(c *plainConn) { forgetUsed(c, http.StateActive) }, 100 * time.Millisecond},
+		{"request_over_tls", func(c *plainConn) { forgetUsed(tls.Server(c, &tls.Config{}), http.StateActive) }, 100 * time.Millisecond},
+		{"hijacked", func(c *plainConn) { forgetUsed(c, http.StateHijacked) }, 100 * time.Millisecond},
+		{"closed", func(c *plainConn) { _ = c.Close() }, 100 * time.Millisecond},
+		{"another_one", func(*plainConn) { forgetUsed(newFake(""), http.StateActive) }, freshTime},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var set freshSet
+				start := time.Now()
+				if set.wait(); time.Since(start) != 0 {
+					t.Error("got a wait for an empty set")
+				}
+				conn := &plainConn{Conn: newFake("")}
+				set.add(conn)
+				if !set.busy() {
+					t.Error("got no fresh connection, want one")
+				}
+				time.AfterFunc(100*time.Millisecond, func() { tc.used(conn) })
+				set.wait()
+				if got := time.Since(start); got < tc.want || got > tc.want+freshPoll {
+					t.Errorf("got a wait of %v, want %v to the next poll", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestFreshSetEmpties checks that the set keeps no connection that has been used or closed.
+func TestFreshSetEmpties(t *testing.T) {
+	var set freshSet
+	a, b := &plainConn{Conn: newFake("")}, &plainConn{Conn: newFake("")}
+	set.add(a)
+	set.add(b)
+	forgetUsed(a, http.StateActive)
+	_ = b.Close()
+	_ = b.Close()
+	if len(set.since) != 0 {
+		t.Errorf("got %d connections, want none", len(set.since))
+	}
+}
