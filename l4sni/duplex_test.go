@@ -66,12 +66,21 @@ func (d *duplex) CloseWrite() error {
 func (d *duplex) LocalAddr() net.Addr  { return d.local }
 func (d *duplex) RemoteAddr() net.Addr { return d.remote }
 
+// The deadlines of a pipe whose other end is closed can't be set, those of a TCP connection can.
+
 func (d *duplex) SetDeadline(t time.Time) error {
-	return errors.Join(d.in.SetReadDeadline(t), d.out.SetWriteDeadline(t))
+	return errors.Join(d.SetReadDeadline(t), d.SetWriteDeadline(t))
 }
 
-func (d *duplex) SetReadDeadline(t time.Time) error  { return d.in.SetReadDeadline(t) }
-func (d *duplex) SetWriteDeadline(t time.Time) error { return d.out.SetWriteDeadline(t) }
+func (d *duplex) SetReadDeadline(t time.Time) error {
+	_ = d.in.SetReadDeadline(t)
+	return nil
+}
+
+func (d *duplex) SetWriteDeadline(t time.Time) error {
+	_ = d.out.SetWriteDeadline(t)
+	return nil
+}
 
 // script is a connection that has its bytes ready and writes down what is asked of it.
 type script struct {
