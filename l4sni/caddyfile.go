@@ -43,7 +43,7 @@ func (h *Preread) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "proxy_protocol":
 		h.ProxyProtocol, err = unmarshalProxyProtocol(d)
 	default:
-		err = d.Errf("unrecognized option %q", d.Val())
+		err = d.Errf("unrecognized option %q: expected timeout, max_bytes or proxy_protocol", d.Val())
 	}
 	return err
 }

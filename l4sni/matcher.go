@@ -2,7 +2,9 @@ package l4sni
 
 import (
 	"bytes"
+	"errors"
 	"net"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
@@ -52,13 +54,21 @@ func (m *Matcher) Provision(caddy.Context) error {
 	router := Router{Routes: []*Route{{Names: m.Names, ALPN: m.ALPN}}}
 	var err error
 	m.table, err = router.Table()
-	return err
+	return unrouted(err)
+}
+
+// unrouted takes the route out of an error of the table: a matcher has none.
+func unrouted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "routes[0]."))
 }
 
 // checkALPN lets the table judge protocols that stand without names.
 func checkALPN(protocols []string) error {
 	_, err := snitable.New([]snitable.Route{{Names: []string{"localhost"}, ALPN: protocols}})
-	return err
+	return unrouted(err)
 }
 
 // Match asks for more bytes as long as they are the beginning of a hello.

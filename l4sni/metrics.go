@@ -84,10 +84,11 @@ func (m *prereadMetrics) begin(sess *session.Session) {
 	})
 }
 
-// finish counts how the connection left the preread, after the handlers behind it have returned.
-func (m *prereadMetrics) finish(sess *session.Session, silent bool) {
+// finish counts how the connection left the preread, after the handlers behind it have returned. r is nil if the
+// preread itself did not end.
+func (m *prereadMetrics) finish(sess *session.Session, r *result) {
 	sess.Handover()
-	if silent || sess.Reason == preread.None {
+	if r == nil || r.silent || sess.Reason == preread.None {
 		return
 	}
 	if sess.CloseReason() == session.ForPreread(sess.Reason) {

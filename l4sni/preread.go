@@ -30,7 +30,7 @@ func init() {
 // wrong (no TLS, malformed, too slow, too large) it leaves to the handlers behind it: sni_router gives it to the
 // fallback for that reason or closes it, and forward closes it.
 //
-// Without it, sni_router reads by itself, with the defaults.
+// Without it, sni_router reads by itself, with the defaults. A second preread of the same connection does nothing.
 //
 // Placeholders, for the handlers behind it: `{l4.sluice.sni}`, `{l4.sluice.alpn}`, `{l4.sluice.ech}`,
 // `{l4.sluice.hello_size}`, `{l4.sluice.hello_records}`, `{l4.sluice.reason}`, `{l4.sluice.client}`.
@@ -77,7 +77,7 @@ func (h *Preread) Provision(ctx caddy.Context) error {
 			return err
 		}
 	}
-	if err := addrcheck.Exclusive(ctx); err != nil {
+	if err := addrcheck.Handler(ctx); err != nil {
 		return err
 	}
 	return metrics.register(ctx.GetMetricsRegistry())
@@ -120,20 +120,23 @@ func (p *ProxyProtocol) prefixes() ([]netip.Prefix, error) {
 // Handle reads the hello and calls next, unless the client is gone or is not to be trusted.
 func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Of(cx)
+	if sess.Preread {
+		return next.Handle(cx)
+	}
 	defer sess.Recover(h.logger)
 	metrics.begin(sess)
-	var silent bool
-	defer func() { metrics.finish(sess, silent) }()
+	var r *result
+	defer func() { metrics.finish(sess, r) }()
 
-	cx, verdict, silent, err := h.reader.read(cx, sess)
-	if err != nil {
-		return err
+	r = h.reader.read(cx, sess)
+	if r.err != nil {
+		return r.err
 	}
-	if closes(verdict.Reason) {
-		refuse(cx, sess, h.logger, false)
+	if closes(r.verdict.Reason) {
+		refuse(r.cx, sess, h.logger, false)
 		return nil
 	}
-	return next.Handle(cx)
+	return next.Handle(r.cx)
 }
 
 // Interface guards

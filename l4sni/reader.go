@@ -11,14 +11,20 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
+	"github.com/caddy-sluice/sluice/internal/offstack"
 	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/internal/replay"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-// windowSize is the first size of a connection's window. Most hellos of today, with a post-quantum key share, need
-// one doubling; older ones need none.
-const windowSize = 1 << 10
+const (
+	// windowSize is the first size of a connection's window. Hellos without a post-quantum key share fit.
+	windowSize = 1 << 10
+	// windowGrowth is by how much a full window grows. With 3 the bytes copied stay below half of those kept, and a
+	// hello with a post-quantum share, of 1.5 to 2 KiB, gets 3 KiB, a size of its own for the memory allocator. With
+	// 2 KiB it would stand between caddy-l4's buffers of that size, which stay, and leave holes when it goes.
+	windowGrowth = 3
+)
 
 // errUDP is returned for connections that are not streams: to send a ClientHello in datagrams there is QUIC, which
 // needs another parser.
@@ -31,28 +37,45 @@ type prereader struct {
 	from []netip.Prefix
 }
 
-// read feeds the connection's first bytes to the core until there is a verdict, and writes what was learned into
-// the session. The connection returned begins with the TLS bytes again, all of them. The verdict is silent when the
-// client left without a byte, as health checks do.
-func (p *prereader) read(cx *layer4.Connection, sess *session.Session) (_ *layer4.Connection, _ preread.Verdict, silent bool, _ error) {
+// result is what a preread has come to.
+type result struct {
+	// cx begins with the TLS bytes, all of them.
+	cx      *layer4.Connection
+	verdict preread.Verdict
+	// silent is set when the client left without a byte, as health checks do.
+	silent bool
+	err    error
+}
+
+// read feeds the connection's first bytes to the core until there is a verdict, and writes what was learned into the
+// session.
+func (p *prereader) read(cx *layer4.Connection, sess *session.Session) *result {
+	r := new(result)
+	offstack.Call(func() { p.run(cx, sess, r) })
+	return r
+}
+
+// run is read, on whatever stack.
+func (p *prereader) run(cx *layer4.Connection, sess *session.Session, r *result) {
 	if _, isUDP := cx.LocalAddr().(*net.UDPAddr); isUDP {
-		return nil, preread.Verdict{}, true, errUDP
+		r.err = errUDP
+		return
 	}
 	cfg := p.cfg
 	cfg.Proxy = contains(p.from, cx.RemoteAddr())
 
 	var core preread.Core
-	window, verdict, err := feed(cx, &core, &cfg, sess.Start)
-	if err != nil {
-		return nil, verdict, true, err
+	var window []byte
+	if window, r.verdict, r.err = feed(cx, &core, &cfg, sess.Start); r.err != nil {
+		return
 	}
-	silent = len(window) == 0 && verdict.Reason == preread.FrontClosed
-	conn := replay.New(cx.Conn, window[verdict.Offset:])
+	r.silent = len(window) == 0 && r.verdict.Reason == preread.FrontClosed
+	conn := replay.New(cx.Conn, window[r.verdict.Offset:])
 	if header := core.ProxyHeader(); header != nil && header.Source.IsValid() {
 		setClient(cx, conn, sess, header.Source, header.Destination)
 	}
-	record(sess, &core, verdict)
-	return cx.Wrap(conn), verdict, silent, nil
+	record(sess, &core, r.verdict)
+	r.cx = cx.Wrap(conn)
 }
 
 // feed reads until the core has decided and returns all bytes read. The read deadline is absolute, from the
@@ -103,13 +126,13 @@ func pending(cx *layer4.Connection, limit int) ([]byte, error) {
 	return window, err
 }
 
-// grow makes room in a full window: it doubles, up to limit, so the bytes copied are fewer than the bytes kept. The
-// core rejects an undecided window of limit bytes, so there is always room to make.
+// grow makes room in a full window, up to limit. The core rejects an undecided window of limit bytes, so there is
+// always room to make.
 func grow(window []byte, limit int) []byte {
 	if len(window) < cap(window) {
 		return window
 	}
-	bigger := make([]byte, len(window), min(2*cap(window), limit))
+	bigger := make([]byte, len(window), min(windowGrowth*cap(window), limit))
 	copy(bigger, window)
 	return bigger
 }

@@ -3,6 +3,7 @@ package l4sni
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
 	"github.com/caddy-sluice/sluice/internal/preread"
+	"github.com/caddy-sluice/sluice/internal/replay"
 	"github.com/caddy-sluice/sluice/internal/snitable"
 	"github.com/caddy-sluice/sluice/modules/addrcheck"
 	"github.com/caddy-sluice/sluice/modules/session"
@@ -90,7 +92,7 @@ func (h *Router) Provision(ctx caddy.Context) error {
 	}
 	h.reader.cfg = defaults
 	h.reader.cfg.Table = table
-	if err := addrcheck.Exclusive(ctx); err != nil {
+	if err := addrcheck.Handler(ctx); err != nil {
 		return err
 	}
 	if err := h.warnOverlap(ctx); err != nil {
@@ -118,6 +120,9 @@ func (h *Router) Table() (*snitable.Table, error) {
 	repl := caddy.NewReplacer()
 	rows := make([]snitable.Route, len(h.Routes))
 	for i, route := range h.Routes {
+		if route == nil {
+			return nil, fmt.Errorf("routes[%d]: is null", i)
+		}
 		rows[i].ALPN = route.ALPN
 		for _, name := range route.Names {
 			value, err := repl.ReplaceOrErr(name, true, true)
@@ -154,6 +159,9 @@ func (h *Router) provisionFallbacks(ctx caddy.Context) error {
 func (h *Router) FallbackReasons() (map[preread.Reason]int, error) {
 	owner := make(map[preread.Reason]int)
 	for i, fallback := range h.Fallback {
+		if fallback == nil {
+			return nil, fmt.Errorf("fallback[%d]: is null", i)
+		}
 		reasons, err := fallback.reasons()
 		if err != nil {
 			return nil, fmt.Errorf("fallback[%d].reasons: %w", i, err)
@@ -203,32 +211,34 @@ func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Of(cx)
 	defer sess.Recover(h.logger)
 	if sess.Preread {
-		match, reason := h.resolve(sess)
-		return h.dispatch(cx, sess, verdict(match, reason), next)
+		return h.dispatch(cx, sess, h.resolve(sess), next)
 	}
 
 	metrics.begin(sess)
-	var silent bool
-	defer func() { metrics.finish(sess, silent) }()
-	cx, v, silent, err := h.reader.read(cx, sess)
-	if err != nil {
-		return err
+	var r *result
+	defer func() { metrics.finish(sess, r) }()
+	r = h.reader.read(cx, sess)
+	if r.err != nil {
+		return r.err
 	}
-	return h.dispatch(cx, sess, v, next)
+	return h.dispatch(r.cx, sess, &r.verdict, next)
 }
 
 // resolve asks the table about a hello that an earlier handler has read.
-func (h *Router) resolve(sess *session.Session) (snitable.Match, preread.Reason) {
+func (h *Router) resolve(sess *session.Session) *preread.Verdict {
 	if sess.Hello == nil {
-		return snitable.Match{}, sess.Reason
+		return &preread.Verdict{Kind: preread.Reject, Reason: sess.Reason}
 	}
 	hello := clienthello.Hello{ServerName: []byte(sess.Hello.ServerName), ALPN: sess.Hello.ALPN, ECH: sess.Hello.ECH}
 	_, match, reason := preread.Resolve(h.reader.cfg.Table, &hello)
-	return match, reason
+	if reason != preread.None {
+		return &preread.Verdict{Kind: preread.Reject, Reason: reason, Match: match}
+	}
+	return &preread.Verdict{Kind: preread.Routed, Match: match}
 }
 
 // dispatch gives the connection to its route, or to the fallback, or closes it.
-func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v preread.Verdict, next layer4.Handler) error {
+func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v *preread.Verdict, next layer4.Handler) error {
 	sess.Reason, sess.Pattern = v.Reason, v.Match.Pattern
 	if v.Reason == preread.None {
 		route := h.Routes[v.Match.Route]
@@ -249,14 +259,6 @@ func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v prerea
 	return nil
 }
 
-// verdict makes a match and a reason a verdict.
-func verdict(match snitable.Match, reason preread.Reason) preread.Verdict {
-	if reason != preread.None {
-		return preread.Verdict{Kind: preread.Reject, Reason: reason, Match: match}
-	}
-	return preread.Verdict{Kind: preread.Routed, Match: match}
-}
-
 // refuse ends a connection for its preread reason. A client's misbehaviour is worth a line at Debug only: the
 // counters show how often it happens, and a stranger must not be able to fill the log.
 func refuse(cx *layer4.Connection, sess *session.Session, logger *zap.Logger, alert bool) {
@@ -275,8 +277,16 @@ func refuse(cx *layer4.Connection, sess *session.Session, logger *zap.Logger, al
 		entry.Write(fields...)
 	}
 	if alert {
-		sendAlert(cx.Conn, sess.Reason)
+		sendAlert(beneath(cx.Conn), sess.Reason)
 	}
+}
+
+// beneath returns the connection without the bytes put back in front of it, which nobody is going to read.
+func beneath(conn net.Conn) net.Conn {
+	if c, ok := conn.(*replay.Conn); ok {
+		return c.Conn
+	}
+	return conn
 }
 
 // Interface guards

@@ -79,9 +79,9 @@ func TestDeadlineFromSessionStart(t *testing.T) {
 		cx := layer4.WrapConnection(server, nil, zap.NewNop())
 		sess := session.Of(cx)
 		time.Sleep(4 * time.Second)
-		_, v, _, err := capped(32768).read(cx, sess)
-		if got := time.Since(sess.Start); err != nil || v.Reason != preread.Fragmented || got != preread.DefaultTimeout {
-			t.Errorf("got %v, %v after %v, want fragmented after %v", v.Reason, err, got, preread.DefaultTimeout)
+		r := capped(32768).read(cx, sess)
+		if got := time.Since(sess.Start); r.err != nil || r.verdict.Reason != preread.Fragmented || got != preread.DefaultTimeout {
+			t.Errorf("got %v, %v after %v, want fragmented after %v", r.verdict.Reason, r.err, got, preread.DefaultTimeout)
 		}
 	})
 }

@@ -2,8 +2,8 @@
 package modules
 
 import (
-	// The layer-4 app, which hosts our handlers, with the stock TLS handler and matchers that go well with them.
-	_ "github.com/mholt/caddy-l4/layer4"
+	// The layer-4 app, which hosts our handlers, and the stock handlers and matchers that go with them.
+	_ "github.com/mholt/caddy-l4"
 
 	_ "github.com/caddy-sluice/sluice/l4filters/forward"
 	_ "github.com/caddy-sluice/sluice/l4filters/next"

@@ -77,7 +77,7 @@ func Bytes(d *caddyfile.Dispenser) (int64, error) {
 	}
 	n, err := humanize.ParseBytes(value)
 	if err != nil {
-		return 0, d.Errf("%s: %v", name, err)
+		return 0, d.Errf("%s: %q is not a size, such as 32768 or 64KiB", name, value)
 	}
 	if n == 0 || n > math.MaxInt64 {
 		return 0, d.Errf("%s: %q is out of range", name, value)

@@ -31,8 +31,18 @@ func Parse(list []string) ([]netip.Prefix, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", entry, err)
 			}
-			prefixes = append(prefixes, prefix.Masked())
+			prefixes = append(prefixes, unmap(prefix).Masked())
 		}
 	}
 	return prefixes, nil
+}
+
+// unmap turns IPv4 addresses that are written as IPv6 (::ffff:10.0.0.0/104) into the IPv4 addresses they are, since a
+// client's address never looks like that.
+func unmap(prefix netip.Prefix) netip.Prefix {
+	const mapped = 96 // bits of the prefix ::ffff:0:0
+	if !prefix.Addr().Is4In6() || prefix.Bits() < mapped {
+		return prefix
+	}
+	return netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-mapped)
 }

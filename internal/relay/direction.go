@@ -30,8 +30,15 @@ const (
 // direction moves bytes one way. Its fields belong to the goroutine that runs it, but over, and out and done, which the
 // relay's mu guards.
 type direction struct {
+	relay    *Relay
 	src, dst *endpoint
 	other    *direction
+	// limited is set once an ending has bounded the direction. The relay's mu guards it.
+	limited bool
+	// moved is set when bytes were moved since the last look at it.
+	moved bool
+	// spot is where the direction is parked. The lot's mu guards it.
+	spot spot
 	// over is set once the stream of src has come to its end, before that is passed on.
 	over atomic.Bool
 	out  outcome
@@ -64,7 +71,9 @@ func (d *direction) run(pipes *pipePool) outcome {
 	d.pipes = pipes
 	d.onReadable = d.readable
 	out := d.copySocket()
-	d.dropPipe()
+	if !out.parked {
+		d.dropPipe()
+	}
 	return out
 }
 
@@ -100,6 +109,12 @@ func (d *direction) copySocket() outcome {
 			err = d.err
 		}
 		if err != nil {
+			switch d.rest(err) {
+			case awake:
+				continue
+			case asleep:
+				return outcome{parked: true}
+			}
 			return outcome{at: reading, err: err}
 		}
 		if d.ended {
@@ -108,6 +123,7 @@ func (d *direction) copySocket() outcome {
 		if err := d.deliver(); err != nil {
 			return outcome{at: writing, err: err}
 		}
+		d.moved = true
 	}
 }
 

@@ -30,6 +30,8 @@ type outcome struct {
 	err error
 	// mute marks an end of stream that could not be passed on.
 	mute bool
+	// parked marks that this is no end at all: the direction waits without a goroutine.
+	parked bool
 }
 
 // step is what remains to be done, without the lock, after a direction was settled.
@@ -140,8 +142,10 @@ func (r *Relay) limit(d *direction, t time.Duration) {
 		return
 	}
 	at := time.Now().Add(t)
+	d.limited = true
 	_ = d.src.conn.SetReadDeadline(at)
 	_ = d.dst.conn.SetWriteDeadline(at)
+	d.wake()
 }
 
 // abort resets both ends, once the side that lives has what the other had sent.
@@ -155,6 +159,8 @@ func (r *Relay) abort() {
 	alive.awaitDelivery(&r.stopped)
 	r.client.reset()
 	r.backend.reset()
+	r.up.wake()
+	r.down.wake()
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -172,7 +172,7 @@ func TestEndReleasesPipe(t *testing.T) {
 	var client, backend endpoint
 	client.open(near)
 	client.setDeadline(time.Unix(1, 0))
-	d := direction{src: &client, dst: &backend, bulk: true, pipe: pool.take()}
+	d := direction{relay: new(Relay), limited: true, src: &client, dst: &backend, bulk: true, pipe: pool.take()}
 	if out := d.run(pool); !isTimeout(out.err) || out.at != reading {
 		t.Errorf("got %v, want a timeout", out)
 	}

@@ -69,25 +69,33 @@ type Relay struct {
 // other direction goes on. If the receiver has no CloseWrite, it can't be told: then the other direction gets
 // muteGrace to finish and the relay is Completed. When one side aborts, what it had sent before still reaches the other
 // side, for at most drainTime; then both ends are reset.
+//
+// The caller's goroutine only waits: it may have a deep stack already, and none of the work is to make it deeper.
 func (r *Relay) Run() (End, error) {
-	r.client.open(r.Client)
-	r.backend.open(r.Backend)
-	r.up.src, r.up.dst, r.up.other = &r.client, &r.backend, &r.down
-	r.down.src, r.down.dst, r.down.other = &r.backend, &r.client, &r.up
-	if r.pipes == nil {
-		r.pipes = sharedPipes()
-	}
-	if !r.start() {
-		return Stopped, nil
-	}
-	r.wait.Add(1)
-	go r.pumpDown()
-	r.pump(&r.up)
+	r.wait.Add(2)
+	go r.begin()
 	r.wait.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = false
 	return r.end, r.err
+}
+
+// begin is the goroutine of the direction to the backend, which starts the other one.
+func (r *Relay) begin() {
+	r.client.open(r.Client)
+	r.backend.open(r.Backend)
+	r.up.relay, r.up.src, r.up.dst, r.up.other = r, &r.client, &r.backend, &r.down
+	r.down.relay, r.down.src, r.down.dst, r.down.other = r, &r.backend, &r.client, &r.up
+	if r.pipes == nil {
+		r.pipes = sharedPipes()
+	}
+	if !r.start() {
+		r.wait.Add(-2)
+		return
+	}
+	go r.pump(&r.down)
+	r.pump(&r.up)
 }
 
 // Stop ends Run soon, with Stopped, from another goroutine. It may be called at any time and more than once. Before Run
@@ -100,6 +108,8 @@ func (r *Relay) Stop() {
 		past := time.Unix(1, 0)
 		r.client.setDeadline(past)
 		r.backend.setDeadline(past)
+		r.up.wake()
+		r.down.wake()
 	}
 }
 
@@ -118,31 +128,42 @@ func (r *Relay) start() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped.Load() {
+		r.end = Stopped
 		return false
 	}
 	r.client.setDeadline(time.Time{})
 	r.backend.setDeadline(time.Time{})
+	r.up.watch()
+	r.down.watch()
 	r.running = true
 	return true
 }
 
-// pumpDown is the relay's own goroutine. It ends when the backend's stream has, or when an ending closes the ends or
-// lets their deadlines pass; Run waits for it.
-func (r *Relay) pumpDown() {
-	defer r.wait.Done()
-	r.pump(&r.down)
-}
-
-// pump runs one direction to its end and settles what follows.
+// pump is the goroutine of a direction. It ends when the stream has, or when an ending closes the ends or lets their
+// deadlines pass; Run waits for it. It also ends when the direction has parked: then resume goes on.
 func (r *Relay) pump(d *direction) {
 	out := r.replay(d)
 	if out.err == nil {
 		out = d.run(r.pipes)
 	}
+	if out.parked {
+		return // and d is another goroutine's
+	}
 	if out.err == nil {
 		out = d.passEnd()
 	}
 	r.settle(d, out)
+	r.wait.Done()
+}
+
+// resume is the goroutine of a direction that was parked.
+func (r *Relay) resume(d *direction) {
+	r.mu.Lock()
+	if !r.stopped.Load() && !d.limited {
+		d.watch()
+	}
+	r.mu.Unlock()
+	r.pump(d)
 }
 
 // replay writes the prefix, if this is the direction to the backend.

@@ -47,7 +47,7 @@ func FuzzNormalize(f *testing.F) {
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	for _, sentinel := range []error{ErrPattern, ErrIPLiteral, ErrTooLong, ErrProtocol} {
-		if errors.Is(err, sentinel) && strings.HasPrefix(err.Error(), "route 0: ") {
+		if errors.Is(err, sentinel) && strings.HasPrefix(err.Error(), "routes[0].") {
 			return
 		}
 	}

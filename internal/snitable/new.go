@@ -11,15 +11,15 @@ import (
 // What can be wrong with a route, besides its patterns.
 var (
 	// ErrNoNames means a route without names.
-	ErrNoNames = errors.New("names is empty")
+	ErrNoNames = errors.New("needs at least one name")
 	// ErrProtocol means a protocol name that ALPN can't carry (RFC 7301 §3.1).
 	ErrProtocol = errors.New("invalid protocol")
 	// ErrDuplicate means a name or a protocol that stands twice in one route.
-	ErrDuplicate = errors.New("listed twice in this route")
+	ErrDuplicate = errors.New("is listed twice in this route")
 	// ErrOverlap means a protocol that two routes take for one pattern.
-	ErrOverlap = errors.New("overlap")
+	ErrOverlap = errors.New("has another route for a protocol")
 	// ErrCatchAlls means two routes without protocols for one pattern.
-	ErrCatchAlls = errors.New("second catch-all")
+	ErrCatchAlls = errors.New("has another catch-all")
 )
 
 // maxProtocolLen is what the one length byte of a protocol name can say (RFC 7301 §3.1).
@@ -31,7 +31,7 @@ func New(routes []Route) (*Table, error) {
 	d := draft{byPattern: make(map[string]int)}
 	for i := range routes {
 		if err := d.addRoute(i, &routes[i]); err != nil {
-			return nil, fmt.Errorf("route %d: %w", i, err)
+			return nil, fmt.Errorf("routes[%d].%w", i, err)
 		}
 	}
 	return d.table(), nil
@@ -51,7 +51,7 @@ type draftKey struct {
 
 func (d *draft) addRoute(route int, r *Route) error {
 	if len(r.Names) == 0 {
-		return ErrNoNames
+		return fmt.Errorf("names: %w", ErrNoNames)
 	}
 	protocols, err := sortProtocols(route, r.ALPN)
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *draft) addRoute(route int, r *Route) error {
 			err = d.key(pattern).add(route, protocols)
 		}
 		if err != nil {
-			return fmt.Errorf("name %q: %w", name, err)
+			return fmt.Errorf("names: %q: %w", name, err)
 		}
 	}
 	return nil
@@ -75,11 +75,11 @@ func sortProtocols(route int, alpn []string) ([]protocol, error) {
 	var sorted []protocol
 	for _, name := range alpn {
 		if len(name) == 0 || len(name) > maxProtocolLen {
-			return nil, fmt.Errorf("alpn %q: %w: %d bytes, must be 1 to %d", name, ErrProtocol, len(name), maxProtocolLen)
+			return nil, fmt.Errorf("alpn: %q: %w: %d bytes, must be 1 to %d", name, ErrProtocol, len(name), maxProtocolLen)
 		}
 		i, found := search(sorted, []byte(name))
 		if found {
-			return nil, fmt.Errorf("alpn %q: %w", name, ErrDuplicate)
+			return nil, fmt.Errorf("alpn: %q: %w", name, ErrDuplicate)
 		}
 		sorted = slices.Insert(sorted, i, protocol{name, int32(route)})
 	}
@@ -124,7 +124,7 @@ func (k *draftKey) addCatchAll(route int) error {
 	case route:
 		return ErrDuplicate
 	}
-	return fmt.Errorf("%w: route %d has no alpn for %q either", ErrCatchAlls, k.catchAll, k.pattern)
+	return fmt.Errorf("%w: route %d takes %q without alpn, too", ErrCatchAlls, k.catchAll, k.pattern)
 }
 
 // overlap tells of a protocol that k has already. When it is from the same route, the route lists the pattern twice.
@@ -132,7 +132,7 @@ func (k *draftKey) overlap(p protocol, route int) error {
 	if int(p.route) == route {
 		return ErrDuplicate
 	}
-	return fmt.Errorf("%w: route %d takes protocol %q for %q already", ErrOverlap, p.route, p.name, k.pattern)
+	return fmt.Errorf("%w: route %d takes %q with %q, too", ErrOverlap, p.route, k.pattern, p.name)
 }
 
 // table lays the draft out for lookups. All patterns go into one string, and each protocol name is there once: the

@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"strings"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
@@ -16,7 +18,8 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	if h.Upstream, err = args.One(d); err != nil {
 		return err
 	}
-	if _, _, err := parseUpstream(h.Upstream); err != nil {
+	// A placeholder is replaced where the config is loaded, not where it is adapted.
+	if _, _, err := parseUpstream(h.Upstream); err != nil && !strings.Contains(h.Upstream, "{") {
 		return d.WrapErr(err)
 	}
 	var once args.Once

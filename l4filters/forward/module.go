@@ -12,6 +12,7 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
+	"github.com/caddy-sluice/sluice/internal/offstack"
 	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/internal/relay"
 	"github.com/caddy-sluice/sluice/internal/replay"
@@ -77,7 +78,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.network, h.address, err = parseUpstream(h.Upstream); err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
-	return addrcheck.Exclusive(ctx)
+	return addrcheck.Handler(ctx)
 }
 
 // parseUpstream returns the network and the address to dial.
@@ -94,9 +95,9 @@ func parseUpstream(upstream string) (network, address string, err error) {
 		return "", "", fmt.Errorf("%q: %w", upstream, err)
 	}
 	switch {
-	case na.Network == "unix":
+	case na.Network == "unix" && na.Host != "":
 		return na.Network, na.Host, nil
-	case na.Network != "tcp":
+	case na.Network != "tcp" && na.Network != "unix":
 		return "", "", fmt.Errorf("%q: must be host:port or unix/path, not %s", upstream, na.Network)
 	case na.Host == "" || na.StartPort == 0:
 		return "", "", fmt.Errorf("%q: must be an address, host:port or unix/path", upstream)
@@ -126,14 +127,21 @@ func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 }
 
 // dial connects to the upstream.
-func (h *Handler) dial(sess *session.Session) (net.Conn, error) {
+func (h *Handler) dial(sess *session.Session) (conn net.Conn, err error) {
 	start := time.Now()
 	sess.Upstream = h.Upstream
-	conn, err := h.dialer.DialContext(context.Background(), h.network, h.address)
+	offstack.Call(func() {
+		conn, err = h.dialer.DialContext(context.Background(), h.network, h.address)
+	})
 	sess.ConnectTime = time.Since(start)
-	if err == nil {
-		return conn, nil
+	if err != nil {
+		h.failed(sess, err)
 	}
+	return conn, err
+}
+
+// failed records that there is no connection to the upstream.
+func (h *Handler) failed(sess *session.Session, err error) {
 	reason := session.ConnectFailure
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -143,7 +151,6 @@ func (h *Handler) dial(sess *session.Session) (net.Conn, error) {
 	h.logger.Warn("connecting to upstream",
 		zap.String("upstream", h.Upstream), zap.Stringer("reason", reason),
 		zap.Duration("duration", sess.ConnectTime), zap.Error(err))
-	return nil, err
 }
 
 // endReasons says what the end of a relay means for the session.
@@ -158,12 +165,18 @@ var endReasons = map[relay.End]session.CloseReason{
 // relay moves bytes until the end and writes what happened into the session.
 func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream net.Conn) {
 	start := time.Now()
-	client, prefix := peel(cx)
-	r := relay.Relay{Client: client, Backend: upstream, Prefix: prefix}
+	r := new(relay.Relay)
+	r.Backend = upstream
+	r.Client, r.Prefix = peel(cx)
 	end, err := r.Run()
 	sess.End(endReasons[end])
 	sess.BytesIn, sess.BytesOut = r.Sent(), r.Received()
 	sess.RelayTime = time.Since(start)
+	h.logEnd(sess, err)
+}
+
+// logEnd writes what became of the connection, for those who debug.
+func (h *Handler) logEnd(sess *session.Session, err error) {
 	if entry := h.logger.Check(zap.DebugLevel, "connection ended"); entry != nil {
 		entry.Write(zap.String("remote", sess.Client.String()), zap.String("upstream", h.Upstream),
 			zap.Stringer("reason", sess.CloseReason()), zap.Duration("duration", sess.RelayTime),

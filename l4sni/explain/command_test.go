@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 		{router(`"routes":[{"names":["a.test"]}]`), "", "routes[0].handle: needs at least one handler"},
 		{router(`"fallback":[{}]`), "", "fallback[0].handle: needs at least one handler"},
 		{router(`"fallback":[{"reasons":["front_closed"],` + handle + `}]`), "", "can't have a fallback"},
-		{router(`"routes":[{"names":["a.test"],` + handle + `},{"names":["A.test"],` + handle + `}]`), "", "route 1"},
+		{router(`"routes":[{"names":["a.test"],` + handle + `},{"names":["A.test"],` + handle + `}]`), "", "routes[1].names"},
 		{router(`"routes":[{"names":["{env.SLUICE_TEST_MISSING}"],` + handle + `}]`), "", "SLUICE_TEST_MISSING"},
 		{router(`"routes":[{"names":["a.test"],"handle":[{"handler":"tee","branch":[{"handler":"sni_router"}]}]}]`), "",
 			"routes[0].handle[0].branch[0]: routes: there is neither"},

@@ -254,10 +254,9 @@ func (s stream) preread(path string, h *l4sni.Preread) (stream, error) {
 	return s, nil
 }
 
-// take reads the stream. A PROXY header is gone afterwards, and who it names is the peer. Behind a preread that has
-// closed the connection nothing is read: the answer stays.
+// take reads the stream, unless a preread before has. A PROXY header is gone afterwards, and who it names is the peer.
 func (s *stream) take(cfg preread.Config) {
-	if s.read != nil && s.read.reason == preread.ProxyHeaderInvalid {
+	if s.read != nil {
 		return
 	}
 	s.read = readWith(cfg, s.bytes)

@@ -15,15 +15,16 @@ var hubs = caddy.NewUsagePool()
 // hub is what the listeners of one address share. There are several while a config replaces another: the new one's
 // is open before the old one's is closed.
 //
-// Connections go to the newest: the HTTP server of the old config would close a connection that reaches it now,
-// without an answer. And they come in by one socket, which stays as long as there is a listener: Caddy binds another
-// socket for each config, and the connections that wait in the queue of one that is closed are reset by the kernel.
+// Connections go to the old one until all of the new config has started and the old one is about to stop, and from
+// then on to the new one, whichever they came in by: an HTTP server that stops closes a connection that reaches it
+// then, without an answer. And they come in by one socket, which stays as long as there is a listener: Caddy binds
+// another socket for each config, and the kernel resets the connections that wait in the queue of one that is closed.
 type hub struct {
 	// mu guards the fields below.
 	mu sync.Mutex
 	// socket is the socket that stays; nil if that of the first listener could not be had.
 	socket net.Listener
-	// listeners are those of running configs, the newest last.
+	// listeners are those whose config is not about to stop, the oldest first.
 	listeners []*listener
 }
 
@@ -42,13 +43,10 @@ func hubOf(addr net.Addr) (h *hub, key string) {
 	return value.(*hub), key
 }
 
-// join makes l the newest listener. It returns the one that was the newest before, if any.
-func (h *hub) join(l *listener) (previous *listener) {
+// join puts l in line and sees to its socket.
+func (h *hub) join(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := len(h.listeners); n > 0 {
-		previous = h.listeners[n-1]
-	}
 	h.listeners = append(h.listeners, l)
 	socket := socketOf(l.base)
 	switch {
@@ -59,7 +57,6 @@ func (h *hub) join(l *listener) (previous *listener) {
 	default:
 		h.keep(socket, l)
 	}
-	return previous
 }
 
 // keep makes the socket of the first listener the one that stays.
@@ -80,22 +77,22 @@ func (h *hub) leave(l *listener) {
 	h.listeners = slices.DeleteFunc(h.listeners, func(other *listener) bool { return other == l })
 }
 
-// newest returns the listener to which connections go; nil if there is none.
-func (h *hub) newest() *listener {
+// current returns the listener to which connections go; nil if there is none.
+func (h *hub) current() *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.listeners) == 0 {
 		return nil
 	}
-	return h.listeners[len(h.listeners)-1]
+	return h.listeners[0]
 }
 
-// deliver gives conn to the HTTP server of the newest listener. It says whether a server took it within the timeout.
+// deliver gives conn to the HTTP server of the current listener. It says whether a server took it within the timeout.
 func (h *hub) deliver(conn handed, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
-		l := h.newest()
+		l := h.current()
 		if l == nil {
 			return false
 		}
@@ -103,7 +100,7 @@ func (h *hub) deliver(conn handed, timeout time.Duration) bool {
 		select {
 		case l.conns <- conn:
 			return true
-		case <-l.closed: // a reload in this moment: ask again who is the newest
+		case <-l.left: // a reload in this moment: ask again who it is
 			conn.tracked().forget()
 		case <-timer.C:
 			conn.tracked().forget()

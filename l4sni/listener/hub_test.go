@@ -12,10 +12,10 @@ import (
 
 // newListener returns a listener as listen makes it, without a socket.
 func newListener(h *hub) *listener {
-	return &listener{hub: h, logger: zap.NewNop(), conns: make(chan net.Conn), closed: make(chan struct{})}
+	return &listener{hub: h, logger: zap.NewNop(), conns: make(chan net.Conn), left: make(chan struct{}), closed: make(chan struct{})}
 }
 
-// enter makes l the newest without a socket.
+// enter puts l in line without a socket.
 func (h *hub) enter(l *listener) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -23,10 +23,10 @@ func (h *hub) enter(l *listener) *listener {
 	return l
 }
 
-// closing is what Close does, without a socket.
-func (l *listener) closing() {
+// shut is what Close does, without a socket.
+func (l *listener) shut() {
+	l.leave()
 	close(l.closed)
-	l.hub.leave(l)
 }
 
 // delivery is a delivery under way, which says whether a server took the connection.
@@ -36,28 +36,29 @@ func delivery(h *hub, conn handed, timeout time.Duration) <-chan bool {
 	return taken
 }
 
-// TestNewest checks which listener gets connections while they come and go.
-func TestNewest(t *testing.T) {
+// TestCurrent checks which listener gets connections while they come and go.
+func TestCurrent(t *testing.T) {
 	h := new(hub)
-	if got := h.newest(); got != nil {
+	if got := h.current(); got != nil {
 		t.Errorf("got %p in an empty hub, want none", got)
 	}
 	a, b, c := h.enter(newListener(h)), h.enter(newListener(h)), h.enter(newListener(h))
 	for _, step := range []struct {
 		leave, want *listener
-	}{{nil, c}, {a, c}, {c, b}, {c, b}, {b, nil}} {
+	}{{nil, a}, {c, a}, {a, b}, {a, b}, {b, nil}} {
 		h.leave(step.leave)
-		if got := h.newest(); got != step.want {
+		if got := h.current(); got != step.want {
 			t.Errorf("got %p, want %p", got, step.want)
 		}
 	}
 }
 
-// TestDeliver checks that a connection goes to the newest listener, and counts as fresh there.
+// TestDeliver checks that a connection goes to the listener that has not left, and counts as fresh there.
 func TestDeliver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hub)
 		old, latest := h.enter(newListener(h)), h.enter(newListener(h))
+		old.leave()
 		conn := &plainConn{Conn: newFake("")}
 		taken := delivery(h, conn, time.Second)
 		if got, err := latest.Accept(); got != conn || err != nil {
@@ -72,19 +73,18 @@ func TestDeliver(t *testing.T) {
 	})
 }
 
-// TestDeliverWhileClosing checks that a connection which waits at a listener that closes goes to the one that is newest
-// then.
-func TestDeliverWhileClosing(t *testing.T) {
+// TestDeliverWhileLeaving checks that a connection which waits at a listener that leaves goes to the next one.
+func TestDeliverWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hub)
-		stays, closes := h.enter(newListener(h)), h.enter(newListener(h))
+		leaves, stays := h.enter(newListener(h)), h.enter(newListener(h))
 		conn := &plainConn{Conn: newFake("")}
 		taken := delivery(h, conn, time.Second)
 		synctest.Wait()
-		closes.closing()
+		leaves.leave()
 		synctest.Wait()
-		if closes.fresh.busy() {
-			t.Error("got a fresh connection in the listener that closed")
+		if leaves.fresh.busy() {
+			t.Error("got a fresh connection in the listener that left")
 		}
 		if got, err := stays.Accept(); got != conn || err != nil {
 			t.Errorf("got %v, %v, want the connection", got, err)
@@ -104,13 +104,13 @@ func TestDeliverToNobody(t *testing.T) {
 	}{
 		{"no_listener", func(*hub) {}, 0},
 		{"nobody_accepts", func(h *hub) { h.enter(newListener(h)) }, 5 * time.Second},
-		{"the_last_closes", func(h *hub) { time.AfterFunc(time.Second, h.enter(newListener(h)).closing) }, time.Second},
+		{"the_last_closes", func(h *hub) { time.AfterFunc(time.Second, h.enter(newListener(h)).shut) }, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := new(hub)
 				tc.setup(h)
-				l := h.newest()
+				l := h.current()
 				start := time.Now()
 				if h.deliver(&plainConn{Conn: newFake("")}, 5*time.Second) {
 					t.Error("got taken, want not")
@@ -137,7 +137,7 @@ func TestAccept(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		l.closing()
+		l.shut()
 		if err := <-failed; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("got %v, want %v", err, net.ErrClosed)
 		}

@@ -40,9 +40,10 @@ type listener struct {
 	// keepAlive is what the HTTP server says about TCP keepalive.
 	keepAlive net.KeepAliveConfig
 
-	conns  chan net.Conn // to Accept
-	closed chan struct{}
-	once   sync.Once
+	conns chan net.Conn // to Accept
+	// left is closed when connections go elsewhere, closed when Accept is to end.
+	left, closed     chan struct{}
+	leaving, closing sync.Once
 }
 
 // listen begins to accept connections for w.
@@ -50,14 +51,11 @@ func listen(base net.Listener, w *Wrapper) *listener {
 	l := &listener{
 		base: base, handler: w.handler, keepAlive: w.keepAlive, logger: w.logger,
 		conns:  make(chan net.Conn),
+		left:   make(chan struct{}),
 		closed: make(chan struct{}),
 	}
 	l.hub, l.hubKey = hubOf(base.Addr())
-	if previous := l.hub.join(l); previous != nil {
-		// From here on the old config gets no connection any more, and soon its server will be told to stop. Give it
-		// the time to read the requests of those that it has just got.
-		previous.fresh.wait()
-	}
+	l.hub.join(l)
 	return l
 }
 
@@ -77,7 +75,7 @@ func (l *listener) accept(ln net.Listener) {
 	}
 }
 
-// handle runs one connection through the routes of the newest config. It ends with the connection, or when that is
+// handle runs one connection through the routes of the current config. It ends with the connection, or when that is
 // handed over.
 func (l *listener) handle(conn net.Conn) {
 	handedOver := false
@@ -90,8 +88,8 @@ func (l *listener) handle(conn net.Conn) {
 			_ = conn.Close()
 		}
 	}()
-	if newest := l.hub.newest(); newest != nil {
-		l = newest
+	if current := l.hub.current(); current != nil {
+		l = current
 	}
 	l.setKeepAlive(conn)
 	// The matching buffer is the connection's own: the HTTP server may read from it long after this has returned.
@@ -147,11 +145,19 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
+// leave is called when the config is about to stop: from here on its HTTP server gets no connection any more.
+func (l *listener) leave() {
+	l.leaving.Do(func() {
+		l.hub.leave(l)
+		close(l.left)
+	})
+}
+
 // Close ends Accept at once.
 func (l *listener) Close() error {
-	l.once.Do(func() {
+	l.closing.Do(func() {
+		l.leave()
 		close(l.closed)
-		l.hub.leave(l)
 		// The socket behind base may be closed already; Caddy counts its listeners by this call.
 		if err := l.base.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			l.logger.Error("closing listener", zap.Error(err))

@@ -114,8 +114,8 @@ func TestHandled(t *testing.T) {
 	}
 }
 
-// TestReplace opens a second listener on the address of the first, as a reload does: all connections go to the second,
-// also those that were accepted before, and the address stays open throughout.
+// TestReplace opens a second listener on the address of the first, as a reload does: connections go to the first until
+// that leaves, then to the second, also those that were accepted before. The address stays open throughout.
 func TestReplace(t *testing.T) {
 	base := listenAs(t, "127.0.0.1:0")
 	waiting, proceed := make(chan struct{}), make(chan struct{})
@@ -127,6 +127,7 @@ func TestReplace(t *testing.T) {
 	dial(t, old, "early")
 	<-waiting
 	latest, _ := open(t, listenAs(t, base.Addr().String()), handOver)
+	old.leave()
 	dial(t, latest, "between")
 	accept(t, latest, "between")
 	if err := old.Close(); err != nil {

@@ -4,6 +4,7 @@
 package listener
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
@@ -35,6 +37,7 @@ type Wrapper struct {
 
 	handler   layer4.Handler
 	keepAlive net.KeepAliveConfig
+	listeners []*listener // one for each address of the server
 	logger    *zap.Logger
 }
 
@@ -67,6 +70,27 @@ func (w *Wrapper) Provision(ctx caddy.Context) error {
 		w.keepAlive = keepAliveOf(server)
 		server.RegisterConnState(forgetUsed)
 	}
+	return w.watchStop(ctx)
+}
+
+// watchStop has Caddy tell when this config is about to stop, which is after the next one has started.
+func (w *Wrapper) watchStop(ctx caddy.Context) error {
+	events, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("getting events app: %w", err)
+	}
+	return events.(*caddyevents.App).On("stopping", w)
+}
+
+// Handle implements caddyevents.Handler for the event that the config is about to stop. New connections go to the next
+// config, and the server gets the time to read the requests of those that it has just got.
+func (w *Wrapper) Handle(context.Context, caddy.Event) error {
+	for _, l := range w.listeners {
+		l.leave()
+	}
+	for _, l := range w.listeners {
+		l.fresh.wait()
+	}
 	return nil
 }
 
@@ -85,7 +109,9 @@ func keepAliveOf(server *caddyhttp.Server) net.KeepAliveConfig {
 
 // WrapListener implements caddy.ListenerWrapper.
 func (w *Wrapper) WrapListener(base net.Listener) net.Listener {
-	return listen(base, w)
+	l := listen(base, w)
+	w.listeners = append(w.listeners, l)
+	return l
 }
 
 // UnmarshalCaddyfile reads the wrapper's block. Syntax:
@@ -110,4 +136,5 @@ var (
 	_ caddy.Provisioner     = (*Wrapper)(nil)
 	_ caddy.ListenerWrapper = (*Wrapper)(nil)
 	_ caddyfile.Unmarshaler = (*Wrapper)(nil)
+	_ caddyevents.Handler   = (*Wrapper)(nil)
 )

@@ -10,10 +10,9 @@ import (
 // retire closes a socket that another one replaces. The connections already in its queue are handled first.
 func retire(socket *net.TCPListener, handle func(net.Conn)) {
 	if raw, err := socket.SyscallConn(); err == nil {
-		_ = raw.Read(func(fd uintptr) bool {
+		_ = raw.Control(func(fd uintptr) {
 			for acceptNow(int(fd), handle) {
 			}
-			return true
 		})
 	}
 	_ = socket.Close()

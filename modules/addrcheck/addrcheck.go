@@ -12,10 +12,9 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 )
 
-// Exclusive refuses a config in which a server of the layer4 app and one of the HTTP app listen on one address. The
-// kernel would let both bind and split the connections between them at random. It is called while a layer4 handler
-// is provisioned; under the HTTP app, where our listener wrapper shares the port on purpose, it has nothing to say.
-func Exclusive(ctx caddy.Context) error {
+// Handler checks the listeners of a layer4 handler, which calls it when it is provisioned. Under the HTTP app, where our
+// listener wrapper shares the port on purpose, it has nothing to say.
+func Handler(ctx caddy.Context) error {
 	modules := ctx.Modules()
 	if len(modules) == 0 {
 		return nil
@@ -24,6 +23,15 @@ func Exclusive(ctx caddy.Context) error {
 	if !ok {
 		return nil
 	}
+	if err := streams(l4, ctx.Module()); err != nil {
+		return err
+	}
+	return exclusive(ctx, l4)
+}
+
+// exclusive refuses a config in which a server of the layer4 app and one of the HTTP app listen on one address. The
+// kernel would let both bind and split the connections between them at random.
+func exclusive(ctx caddy.Context, l4 *layer4.App) error {
 	app, err := ctx.AppIfConfigured("http")
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return nil
@@ -70,13 +78,19 @@ func shareAddress(a, b string) (bool, error) {
 		return false, err
 	}
 	if x.IsUnixNetwork() || y.IsUnixNetwork() {
-		return x.IsUnixNetwork() && y.IsUnixNetwork() && x.Host == y.Host, nil
+		return x.IsUnixNetwork() && y.IsUnixNetwork() && socketPath(x) == socketPath(y), nil
 	}
 	if !strings.HasPrefix(x.Network, "tcp") || !strings.HasPrefix(y.Network, "tcp") {
 		return false, nil
 	}
 	ports := x.StartPort <= y.EndPort && y.StartPort <= x.EndPort
 	return ports && shareHost(x.Host, y.Host), nil
+}
+
+// socketPath returns the path of a unix socket, without the permission bits that may stand behind it.
+func socketPath(na caddy.NetworkAddress) string {
+	path, _, _ := strings.Cut(na.Host, "|")
+	return path
 }
 
 // parse reads a network address in which placeholders may stand.

@@ -100,12 +100,12 @@ func (*asking) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "layer4.handlers.asking", New: func() caddy.Module { return new(asking) }}
 }
 
-func (*asking) Provision(ctx caddy.Context) error { return Exclusive(ctx) }
+func (*asking) Provision(ctx caddy.Context) error { return Handler(ctx) }
 
 func (*asking) Handle(cx *layer4.Connection, next layer4.Handler) error { return next.Handle(cx) }
 
-// TestExclusive checks whole configs: which are refused, and that the error tells what to do.
-func TestExclusive(t *testing.T) {
+// TestHandler checks whole configs: which are refused, and that the error tells what to do.
+func TestHandler(t *testing.T) {
 	const l4 = `"layer4":{"servers":{"pass":{"listen":[%q],"routes":[{"handle":[{"handler":"asking"}]}]}}}`
 	http := func(listen string) string {
 		return fmt.Sprintf(`,"http":{"servers":{"sites":{"listen":[%q],"automatic_https":{"disable":true}}}}`, listen)
@@ -130,11 +130,11 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestExclusiveElsewhere checks that there is nothing to refuse outside the layer4 app.
-func TestExclusiveElsewhere(t *testing.T) {
+// TestHandlerElsewhere checks that there is nothing to refuse outside the layer4 app.
+func TestHandlerElsewhere(t *testing.T) {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
-	if err := Exclusive(ctx); err != nil {
+	if err := Handler(ctx); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
 	if _, err := ctx.LoadModuleByID("layer4.handlers.asking", nil); err != nil {

@@ -91,8 +91,11 @@ func (s *Session) End(r CloseReason) {
 func (s *Session) CloseReason() CloseReason { return s.end }
 
 // OnHandover sets f to be called once: by Handover, when the connection has a place to go. The preread uses it to
-// count the connections that are still under way.
-func (s *Session) OnHandover(f func()) { s.handover = f }
+// count the connections that are still under way. A function set before is called now.
+func (s *Session) OnHandover(f func()) {
+	s.Handover()
+	s.handover = f
+}
 
 // Handover tells that the connection has reached the upstream or Caddy's HTTP app, or has ended. Only the first call
 // has an effect.

@@ -59,6 +59,7 @@ func TestSlowConnect(t *testing.T) {
 	c.send(hello)
 	c.end()
 	p.await(base, counts{"active": 1, "routed_total": 1})
+	// The preread's timeout passes twice: what would end the connection then must have its chance.
 	time.Sleep(400 * time.Millisecond)
 	p.await(base, counts{"active": 1, "routed_total": 1})
 	free()

@@ -14,6 +14,7 @@ const (
 	configPath    = caddyPath + "/caddyconfig"
 	caddyfilePath = configPath + "/caddyfile"
 	httpPath      = caddyPath + "/modules/caddyhttp"
+	eventsPath    = caddyPath + "/modules/caddyevents"
 	layer4Path    = "github.com/mholt/caddy-l4/layer4"
 	zapPath       = "go.uber.org/zap"
 	promPath      = "github.com/prometheus/client_golang/prometheus"
@@ -44,7 +45,7 @@ type rule struct {
 var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours("internal/clienthello", "internal/preread", "internal/proxyheader", "internal/snitable", "internal/prom",
-		"internal/relay", "internal/replay", "caddyfile/...", "modules/addrcheck", "modules/session"),
+		"internal/offstack", "internal/relay", "internal/replay", "caddyfile/...", "modules/addrcheck", "modules/session"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
@@ -57,6 +58,7 @@ var rules = []rule{
 	},
 	{name: "the relay knows sockets, but no Caddy", packages: []string{"internal/relay"}, allow: []string{"golang.org/x/sys/unix"}},
 	{name: "replay knows connections only", packages: []string{"internal/replay"}},
+	{name: "offstack knows functions only", packages: []string{"internal/offstack"}},
 	{name: "prom knows the metrics library only", packages: []string{"internal/prom"}, allow: []string{promPath}},
 	{
 		name:     "the test kit knows Caddy and the cores, but no module of ours",
@@ -73,7 +75,7 @@ var rules = []rule{
 	{
 		name:     "the listener wrapper sits in the HTTP app's server",
 		packages: []string{"l4sni/listener"},
-		allow:    slices.Concat(host, ours("l4sni"), []string{httpPath, "golang.org/x/sys/unix"}),
+		allow:    slices.Concat(host, ours("l4sni"), []string{httpPath, eventsPath, "golang.org/x/sys/unix"}),
 	},
 	{
 		name:     "explain is a command that asks the router, with a hello that it makes",

@@ -1,0 +1,48 @@
+package listener
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// TestRetire checks that the connections which wait in the queue of a socket are handled before it is closed.
+func TestRetire(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const queued = 5
+	want := make(map[string]bool)
+	for range queued {
+		client, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		want[client.LocalAddr().String()] = true
+	}
+	handled := make(chan net.Conn, queued)
+	retire(ln.(*net.TCPListener), func(conn net.Conn) { handled <- conn })
+	late := time.After(5 * time.Second)
+	for range queued {
+		select {
+		case conn := <-handled:
+			defer conn.Close()
+			if _, ok := conn.(*net.TCPConn); !ok {
+				t.Errorf("got a %T, want a TCP connection", conn)
+			}
+			delete(want, conn.RemoteAddr().String())
+		case <-late:
+			t.Fatalf("got %d connections handled, want %d", queued-len(want), queued)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("got no connection of the clients %v", want)
+	}
+	if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		_ = conn.Close()
+		t.Error("got a connection to a socket that is closed")
+	}
+	retire(ln.(*net.TCPListener), func(net.Conn) { t.Error("got a connection from a closed socket") })
+}
