@@ -68,24 +68,24 @@ func TestRefusedRouters(t *testing.T) {
 	newLab(t)
 	for _, tc := range []struct{ name, handler, want string }{
 		{"T25_no_routes", sniRouter(`"routes":[]`), "routes: there is neither a route nor a fallback"},
-		{"T25_no_names", oneRoute(`"names":[]`), "route 0 … names is empty"},
-		{"alpn_without_names", oneRoute(`"alpn":["h2"]`), "route 0 … names is empty"},
+		{"T25_no_names", oneRoute(`"names":[]`), "routes[0].names: needs at least one name"},
+		{"alpn_without_names", oneRoute(`"alpn":["h2"]`), "routes[0].names: needs at least one name"},
 		{"empty_name", oneRoute(`"names":[""]`), `routes[0].names: "": invalid pattern: it is empty`},
 		{"T25_star", oneRoute(`"names":["*"]`), `routes[0].names: "*": invalid pattern: a wildcard needs a name behind it`},
-		{"T25_star_without_dot", oneRoute(`"names":["*foo.test"]`), `name "*foo.test": invalid pattern: a * is only allowed`},
-		{"star_inside", oneRoute(`"names":["a.*.test"]`), `name "a.*.test": invalid pattern: a * is only allowed`},
-		{"two_dots", oneRoute(`"names":["a..test"]`), `name "a..test": invalid pattern: empty label`},
-		{"trailing_dot", oneRoute(`"names":["a.test."]`), `name "a.test.": invalid pattern: empty label`},
-		{"slash", oneRoute(`"names":["a.test/x"]`), `name "a.test/x": invalid pattern: character '/'`},
-		{"T25_ip", oneRoute(`"names":["192.0.2.1"]`), `name "192.0.2.1": an IP address is not a server name`},
-		{"ipv6", oneRoute(`"names":["[2001:db8::1]"]`), `name "[2001:db8::1]": an IP address is not a server name`},
+		{"T25_star_without_dot", oneRoute(`"names":["*foo.test"]`), `names: "*foo.test": invalid pattern: a * is only allowed`},
+		{"star_inside", oneRoute(`"names":["a.*.test"]`), `names: "a.*.test": invalid pattern: a * is only allowed`},
+		{"two_dots", oneRoute(`"names":["a..test"]`), `names: "a..test": invalid pattern: empty label`},
+		{"trailing_dot", oneRoute(`"names":["a.test."]`), `names: "a.test.": invalid pattern: empty label`},
+		{"slash", oneRoute(`"names":["a.test/x"]`), `names: "a.test/x": invalid pattern: character '/'`},
+		{"T25_ip", oneRoute(`"names":["192.0.2.1"]`), `names: "192.0.2.1": an IP address is not a server name`},
+		{"ipv6", oneRoute(`"names":["[2001:db8::1]"]`), `names: "[2001:db8::1]": an IP address is not a server name`},
 		{"long_label", oneRoute(`"names":["` + strings.Repeat("a", 64) + `.test"]`), "too long: label of 64 bytes"},
 		{"long_name", oneRoute(`"names":["` + strings.Repeat("a.", 130) + `test"]`), "too long"},
 		{"unknown_placeholder", oneRoute(`"names":["{nothing}.test"]`), `routes[0].names: "{nothing}.test": `},
 		{"twice_in_a_route", oneRoute(`"names":["a.test","A.Test"]`), `routes[0].names: "A.Test": is listed twice in this route`},
 		{"second_route", twoRoutes(`"names":["a.test"]`, `"names":["*"]`), `routes[1].names: "*"`},
 		{"T25_duplicate", twoRoutes(`"names":["a.test"]`, `"names":["A.TEST"]`), `routes[1].names: "A.TEST": has another catch-all: route 0 takes "a.test" without alpn, too`},
-		{"E25_duplicate_wildcard", twoRoutes(`"names":["*.a.test"]`, `"names":["*.a.test"]`), `route 1 … second catch-all: route 0`},
+		{"E25_duplicate_wildcard", twoRoutes(`"names":["*.a.test"]`, `"names":["*.a.test"]`), `routes[1].names … another catch-all: route 0`},
 		{"alpn_overlap", twoRoutes(`"names":["a.test"],"alpn":["h2","h3"]`, `"names":["a.test"],"alpn":["h3"]`),
 			`routes[1].names: "a.test": has another route for a protocol: route 0 takes "a.test" with "h3", too`},
 		{"empty_alpn", oneRoute(`"names":["a.test"],"alpn":[""]`), `routes[0].alpn: "": invalid protocol: 0 bytes, must be 1 to 255`},
@@ -140,10 +140,10 @@ func TestRefusedHandlers(t *testing.T) {
 func TestRefusedMatchers(t *testing.T) {
 	newLab(t)
 	for _, tc := range []struct{ name, matcher, want string }{
-		{"name", `{"names":["*"]}`, `name "*": invalid pattern`},
+		{"name", `{"names":["*"]}`, `names: "*": invalid pattern`},
 		{"name_twice", `{"names":["a.test","a.test"]}`, "listed twice"},
-		{"alpn", `{"alpn":[""]}`, `alpn "": invalid protocol`},
-		{"alpn_with_name", `{"names":["a.test"],"alpn":["h2","h2"]}`, `alpn "h2": listed twice`},
+		{"alpn", `{"alpn":[""]}`, `alpn: "": invalid protocol`},
+		{"alpn_with_name", `{"names":["a.test"],"alpn":["h2","h2"]}`, `alpn: "h2": is listed twice`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := validateApps(t, `"layer4":{"servers":{"l4":{"listen":["127.0.0.1:8443"],"routes":[{"match":[{"preread":`+

@@ -70,7 +70,7 @@ func TestFailedReload(t *testing.T) {
 		name, want string
 		config     string
 	}{
-		{"table", "overlap", strings.ReplaceAll(good, "known.test {", "h2.test {\n alpn h2 \n")},
+		{"table", "another route for a protocol", strings.ReplaceAll(good, "known.test {", "h2.test {\n alpn h2 \n")},
 		{"later_handler", "max_bytes", good + "\n preread {\n max_bytes 4 \n}"},
 		{"fallback", "not a reason", strings.Replace(good, "\n\t}", "\n fallback nonsense {\n next \n}\n}", 1)},
 	} {
