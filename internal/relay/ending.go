@@ -49,6 +49,10 @@ func (d *direction) passEnd() outcome {
 	if d.dst.closer == nil {
 		return outcome{mute: true}
 	}
+	if d.dst.raw != nil && d.other.over.Load() {
+		// Nothing moves any more, and to close the socket, which the caller is about to do, says the same.
+		return outcome{}
+	}
 	d.dst.shut.Store(true)
 	err := d.dst.closer.CloseWrite()
 	if err != nil && !d.other.over.Load() {

@@ -262,10 +262,12 @@ func TestStopBeforeRun(t *testing.T) {
 }
 
 func TestStopAfterRun(t *testing.T) {
-	b := prepare(t, tcpPair, tcpPair).start(t)
+	b := prepare(t, tcpPair, tcpPair)
 	closeWrite(t, b.client)
 	closeWrite(t, b.backend)
-	b.expect(t, Completed, 0, 0)
+	if end, err := b.Run(); end != Completed || err != nil {
+		t.Errorf("got %v (%v), want %v", end, err, Completed)
+	}
 	b.Stop()
 	if err := b.Client.SetReadDeadline(time.Time{}); err != nil {
 		t.Errorf("the relay closed the client: %v", err)

@@ -38,7 +38,7 @@ type BareConn interface {
 // Relay is one pair of connections. Client and Backend must be set; it is used once and must not be copied.
 type Relay struct {
 	// Client and Backend are the two ends. The relay passes on half-closes and, on an abort, closes both with a
-	// reset; on a clean end and after Stop closing them is left to the caller.
+	// reset. The caller closes them when Run has returned, which also passes on the last end of a stream.
 	Client, Backend net.Conn
 	// Prefix are bytes already read from the client. They go to the backend first and count as sent. Run sets it to
 	// nil once they are written, so that an idle connection doesn't hold them.

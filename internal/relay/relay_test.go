@@ -121,7 +121,10 @@ func (b *rig) start(t testing.TB) *rig {
 	t.Helper()
 	go func() {
 		defer close(b.done)
-		b.end, b.err = b.Run()
+		if b.end, b.err = b.Run(); b.end == Completed {
+			b.Client.Close()
+			b.Backend.Close()
+		}
 	}()
 	t.Cleanup(func() {
 		b.Stop()

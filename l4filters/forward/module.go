@@ -172,10 +172,13 @@ func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream n
 	sess.End(endReasons[end])
 	sess.BytesIn, sess.BytesOut = r.Sent(), r.Received()
 	sess.RelayTime = time.Since(start)
-	h.logEnd(sess, err)
+	if h.logger.Core().Enabled(zap.DebugLevel) {
+		h.logEnd(sess, err)
+	}
 }
 
-// logEnd writes what became of the connection, for those who debug.
+// logEnd writes what became of the connection, for those who debug. It is a function of its own, and called only if
+// the line is wanted, because its arguments need more stack than all the rest.
 func (h *Handler) logEnd(sess *session.Session, err error) {
 	if entry := h.logger.Check(zap.DebugLevel, "connection ended"); entry != nil {
 		entry.Write(zap.String("remote", sess.Client.String()), zap.String("upstream", h.Upstream),
