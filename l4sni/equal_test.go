@@ -93,12 +93,21 @@ func TestSecondRouter(t *testing.T) {
 		path   []string
 		want   counts
 	}{
-		{"routed_by_the_second", hello("unknown.example.net"), []string{"first", "second"},
-			counts{"fallback_total sni_unmatched": 1, "routed_total": 1, "hello_size_bytes": 1, "hello_records": 1, "duration_seconds": 1}},
-		{"rejected_by_the_second", hello("other.example.net"), []string{"first"},
-			counts{"fallback_total sni_unmatched": 1, "rejected_total sni_unmatched": 1, "hello_size_bytes": 1, "hello_records": 1, "duration_seconds": 1}},
-		{"not_tls_for_both", []byte("GET /"), []string{"first"},
-			counts{"fallback_total not_tls": 1, "rejected_total not_tls": 1, "duration_seconds": 1}},
+		{
+			"routed_by_the_second", hello("unknown.example.net"),
+			[]string{"first", "second"},
+			counts{"fallback_total sni_unmatched": 1, "routed_total": 1, "hello_size_bytes": 1, "hello_records": 1, "duration_seconds": 1},
+		},
+		{
+			"rejected_by_the_second", hello("other.example.net"),
+			[]string{"first"},
+			counts{"fallback_total sni_unmatched": 1, "rejected_total sni_unmatched": 1, "hello_size_bytes": 1, "hello_records": 1, "duration_seconds": 1},
+		},
+		{
+			"not_tls_for_both", []byte("GET /"),
+			[]string{"first"},
+			counts{"fallback_total not_tls": 1, "rejected_total not_tls": 1, "duration_seconds": 1},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := count(t)

@@ -46,8 +46,10 @@ func TestDeadline(t *testing.T) {
 			time.Sleep(timeout - 1)
 			_, _ = c.Write(whole[len(whole)-1:])
 		}, preread.Routed, preread.None, timeout - 1},
-		{"steady_and_in_time", func(c *duplex) { drip(c, whole, timeout/100) }, preread.Routed, preread.None,
-			time.Duration(len(whole)) * timeout / 100},
+		{
+			"steady_and_in_time", func(c *duplex) { drip(c, whole, timeout/100) }, preread.Routed, preread.None,
+			time.Duration(len(whole)) * timeout / 100,
+		},
 		{"end_of_stream", func(c *duplex) {
 			_, _ = c.Write(whole[:20])
 			time.Sleep(timeout / 2)

@@ -72,8 +72,10 @@ func (l *lab) build(ctx context.Context) error {
 		name string
 		pkg  string
 	}{
-		{&l.loadgen, "loadgen", "./bench/loadgen"}, {&l.copyproxy, "copyproxy", "./bench/copyproxy"},
-		{&l.stock, "stock", "./bench/stock"}, {&l.sluice, "sluice", "./xcaddy"},
+		{&l.loadgen, "loadgen", "./bench/loadgen"},
+		{&l.copyproxy, "copyproxy", "./bench/copyproxy"},
+		{&l.stock, "stock", "./bench/stock"},
+		{&l.sluice, "sluice", "./xcaddy"},
 	} {
 		if err := l.provide(ctx, root, b.name, b.pkg, b.path); err != nil {
 			return fmt.Errorf("building %s: %w", b.pkg, err)

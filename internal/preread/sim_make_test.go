@@ -181,7 +181,8 @@ func makeProxyUnexpected(r *rand.Rand, _ []snitable.Route, c *simConn) {
 func makeProxyInvalid(r *rand.Rand, _ []snitable.Route, c *simConn) {
 	c.cfg.Proxy, c.wire, c.header = true, nil, 0
 	c.decides(r, pick(r, [][]byte{
-		{22}, []byte("GET"[:1]), []byte("PU"), []byte("PROXY TCP5"), []byte("PROXY TCP4 1.1.1.1 1.1.1 "),
+		{22},
+		[]byte("GET"[:1]), []byte("PU"), []byte("PROXY TCP5"), []byte("PROXY TCP4 1.1.1.1 1.1.1 "),
 		[]byte(proxySignature + "\x11"), proxyV2(0x21, 0x11), proxyV2(0x21, 0x31, make([]byte, 216)...),
 	}), rejected(ProxyHeaderInvalid))
 }

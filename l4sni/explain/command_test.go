@@ -188,8 +188,10 @@ func TestRefused(t *testing.T) {
 		{layer4(`{"routes":[{"handle":[{"handler":"preread","max_bytes":1}]}]}`), "", "routes[0].handle[0]: max_bytes: 1 is out of range"},
 		{layer4(`{"routes":[{"handle":[{"handler":"preread","proxy_protocol":{}}]}]}`), "", "proxy_protocol.from: must name"},
 		{layer4(`{"routes":[{"handle":[{"handler":"preread","proxy_protocol":{"from":["x"]}}]}]}`), "", `proxy_protocol.from: "x"`},
-		{layer4(`{"routes":[{"handle":[{"handler":"subroute","routes":[{"handle":[{"handler":"preread","time":1}]}]}]}]}`), "",
-			`routes[0].handle[0].routes[0].handle[0]: json: unknown field "time"`},
+		{
+			layer4(`{"routes":[{"handle":[{"handler":"subroute","routes":[{"handle":[{"handler":"preread","time":1}]}]}]}]}`), "",
+			`routes[0].handle[0].routes[0].handle[0]: json: unknown field "time"`,
+		},
 		{router(`"route":[]`), "", `apps.layer4.servers.s.routes[0].handle[0]: json: unknown field "route"`},
 		{router(`"alert":"on"`), "", "there is neither a route nor a fallback"},
 		{router(`"routes":[null]`), "", "routes[0] is null"},
@@ -199,8 +201,10 @@ func TestRefused(t *testing.T) {
 		{router(`"fallback":[{"reasons":["front_closed"],` + handle + `}]`), "", "can't have a fallback"},
 		{router(`"routes":[{"names":["a.test"],` + handle + `},{"names":["A.test"],` + handle + `}]`), "", "routes[1].names"},
 		{router(`"routes":[{"names":["{env.SLUICE_TEST_MISSING}"],` + handle + `}]`), "", "SLUICE_TEST_MISSING"},
-		{router(`"routes":[{"names":["a.test"],"handle":[{"handler":"tee","branch":[{"handler":"sni_router"}]}]}]`), "",
-			"routes[0].handle[0].branch[0]: routes: there is neither"},
+		{
+			router(`"routes":[{"names":["a.test"],"handle":[{"handler":"tee","branch":[{"handler":"sni_router"}]}]}]`), "",
+			"routes[0].handle[0].branch[0]: routes: there is neither",
+		},
 	}
 	for _, tt := range tests {
 		args := strings.Fields(tt.args)

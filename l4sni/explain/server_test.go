@@ -172,8 +172,10 @@ func flights() map[string][]byte {
 	for _, r := range hellos.Recorded() {
 		all[r.Name] = r.Bytes
 	}
-	for _, name := range []string{"a.test", "A.Test.", "x.b.test", "x.y.b.test", "b.test", "c.test", "x.c.test", "from.env.test",
-		"other.example", "192.0.2.1", "a..test", strings.Repeat("a.", 130) + "test"} {
+	for _, name := range []string{
+		"a.test", "A.Test.", "x.b.test", "x.y.b.test", "b.test", "c.test", "x.c.test", "from.env.test",
+		"other.example", "192.0.2.1", "a..test", strings.Repeat("a.", 130) + "test",
+	} {
 		all["name "+name] = hellos.New(hellos.Options{ServerName: name})
 		all["h2 "+name] = hellos.New(hellos.Options{ServerName: name, ALPN: []string{"spdy", "h2", "http/1.1"}})
 		all["odd protocol "+name] = hellos.New(hellos.Options{ServerName: name, ALPN: []string{"\x00\xff", "x,\x01"}})

@@ -113,8 +113,10 @@ func TestHandler(t *testing.T) {
 	for _, tc := range []struct{ name, l4, http, want string }{
 		{"alone", ":1443", "", ""},
 		{"apart", ":1443", http(":2443"), ""},
-		{"together", "127.0.0.1:1443", http(":1443"),
-			`layer4 server "pass" (127.0.0.1:1443) and HTTP server "sites" (:1443) share an address; to share a port with Caddy's own sites, use the sluice listener wrapper`},
+		{
+			"together", "127.0.0.1:1443", http(":1443"),
+			`layer4 server "pass" (127.0.0.1:1443) and HTTP server "sites" (:1443) share an address; to share a port with Caddy's own sites, use the sluice listener wrapper`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var cfg caddy.Config

@@ -76,8 +76,11 @@ func TestServerSpeaksFirst(t *testing.T) {
 		least, most time.Duration
 		want        counts
 	}{
-		{"through_fallback_at_the_deadline", "preread {\n timeout 300ms \n}\n sni_router {\n fallback fragmented {\n forward %s \n}\n}",
-			290 * time.Millisecond, soon, counts{fallback("fragmented"): 1, "duration_seconds_count": 1}},
+		{
+			"through_fallback_at_the_deadline", "preread {\n timeout 300ms \n}\n sni_router {\n fallback fragmented {\n forward %s \n}\n}",
+			290 * time.Millisecond, soon,
+			counts{fallback("fragmented"): 1, "duration_seconds_count": 1},
+		},
 		{"T23_without_preread", "forward %s", 0, soon, counts{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

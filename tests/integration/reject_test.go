@@ -44,8 +44,10 @@ var refusals = []refusal{
 	{name: "E04_plain_http", bytes: []byte("GET / HTTP/1.1\r\nHost: known.test\r\n\r\n"), reason: "not_tls"},
 	{name: "one_byte", bytes: []byte("S"), reason: "not_tls"},
 	{name: "record_too_long", bytes: []byte{22, 3, 1, 0x40, 1}, reason: "malformed_record"},
-	{name: "record_interrupts_hello", bytes: append(hellos.Wrap(hellos.Message(hellos.Options{ServerName: "known.test"}), 20)[:25], 21, 3, 3, 0, 2),
-		reason: "malformed_record"},
+	{
+		name: "record_interrupts_hello", bytes: append(hellos.Wrap(hellos.Message(hellos.Options{ServerName: "known.test"}), 20)[:25], 21, 3, 3, 0, 2),
+		reason: "malformed_record",
+	},
 	{name: "server_hello", bytes: hellos.Wrap(hellos.Handshake(2, make([]byte, 40))), reason: "malformed_handshake"},
 	{name: "E07_cap_of_16", preread: "max_bytes 16", bytes: named("known.test"), reason: "too_large"},
 	{name: "default_cap", bytes: hellos.New(hellos.Options{ServerName: "known.test", Pad: 40000}), reason: "too_large"},

@@ -306,8 +306,10 @@ func TestPassthroughWithOpenSSL(t *testing.T) {
 			l := newLab(t)
 			l.needs("openssl")
 			p := startSites(l)
-			args := append([]string{"s_client", "-connect", p.addr, "-servername", tc.sni, "-CAfile", l.caFile(),
-				"-verify_return_error", "-quiet"}, tc.options...)
+			args := append([]string{
+				"s_client", "-connect", p.addr, "-servername", tc.sni, "-CAfile", l.caFile(),
+				"-verify_return_error", "-quiet",
+			}, tc.options...)
 			got, err := program("GET / HTTP/1.1\r\nHost: any\r\nConnection: close\r\n\r\n", "openssl", args...)
 			if err != nil || !strings.HasSuffix(got, tc.want) {
 				t.Errorf("openssl: got %q, %v, want %q at its end", got, err, tc.want)
