@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -101,10 +102,8 @@ func (m *Matcher) matches(hello *clienthello.Hello) bool {
 // offers says whether one of the protocols is in the client's list.
 func offers(list clienthello.Protocols, protocols []string) bool {
 	for name := range list.All() {
-		for _, protocol := range protocols {
-			if string(name) == protocol {
-				return true
-			}
+		if slices.Contains(protocols, string(name)) {
+			return true
 		}
 	}
 	return false

@@ -2,6 +2,7 @@ package preread
 
 import (
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
@@ -23,7 +24,7 @@ func TestAllocations(t *testing.T) {
 		{"one_record", cfg, hellos.Wrap(message), 1},
 		{"two_records", cfg, hellos.Wrap(message, 1000), 2},
 		{"record_per_byte", cfg, hellos.Wrap(message, 1), 2},
-		{"proxy_line", &withProxy, append(proxyLine[:len(proxyLine):len(proxyLine)], hellos.Wrap(message)...), 1},
+		{"proxy_line", &withProxy, append(slices.Clip(proxyLine), hellos.Wrap(message)...), 1},
 		{"not_tls", cfg, []byte("GET / HTTP/1.1\r\n"), 0},
 		{"incomplete", cfg, hellos.Wrap(message)[:1500], 0},
 	} {

@@ -58,7 +58,7 @@ func runScript(t *testing.T, cfg *Config, wire, script []byte) {
 	var deadline time.Time
 	n, now := 0, t0
 	for _, step := range script {
-		got := Verdict{}
+		var got Verdict
 		switch {
 		case step == 0:
 			got = c.Timeout()

@@ -57,7 +57,7 @@ func maxFiles() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	return int(min(uint64(limit.Cur), 1<<30))
+	return int(min(limit.Cur, 1<<30))
 }
 
 func readNumber(file string, missing int) int {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -355,7 +356,7 @@ func TestPrefixAndMore(t *testing.T) {
 	}()
 	b.start(t)
 	got, err := io.ReadAll(b.backend)
-	if err != nil || !bytes.Equal(got, append(prefix[:len(prefix):len(prefix)], more...)) {
+	if err != nil || !bytes.Equal(got, append(slices.Clip(prefix), more...)) {
 		t.Errorf("got %d bytes (%v), want %d", len(got), err, len(prefix)+len(more))
 	}
 	closeWrite(t, b.backend)

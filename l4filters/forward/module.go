@@ -143,8 +143,7 @@ func (h *Handler) dial(sess *session.Session) (conn net.Conn, err error) {
 // failed records that there is no connection to the upstream.
 func (h *Handler) failed(sess *session.Session, err error) {
 	reason := session.ConnectFailure
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		reason = session.ResolveFailure
 	}
 	sess.End(reason)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -190,7 +191,7 @@ func flights() map[string][]byte {
 	all["cut in the header"] = hello[:3]
 	all["another message"] = hellos.Wrap(hellos.Handshake(2, make([]byte, 40)))
 	all["record too long"] = hellos.Record(22, 0x0301, make([]byte, 16385))
-	all["bytes behind it"] = append(hello[:len(hello):len(hello)], "early data"...)
+	all["bytes behind it"] = append(slices.Clip(hello), "early data"...)
 	for name, header := range map[string]string{"v1": "PROXY TCP4 192.0.2.7 192.0.2.8 1 443\r\n", "wrong": "PROXY TCP5 ", "half": "PROXY TCP"} {
 		all["PROXY "+name] = append([]byte(header), hello...)
 	}

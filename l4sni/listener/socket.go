@@ -8,7 +8,7 @@ import (
 )
 
 // caddyPkg is the package of Caddy's own listener types.
-var caddyPkg = reflect.TypeOf(caddy.Config{}).PkgPath()
+var caddyPkg = reflect.TypeFor[caddy.Config]().PkgPath()
 
 // socketOf returns the TCP socket of a listener that Caddy made: a struct of its own around it, without a method that
 // gives it out. It returns nil for any other listener, for example one of another listener wrapper, whose work must
@@ -22,7 +22,7 @@ func socketOf(ln net.Listener) *net.TCPListener {
 	if !field.IsValid() || !field.CanInterface() {
 		return nil
 	}
-	socket, _ := field.Interface().(*net.TCPListener)
+	socket, _ := reflect.TypeAssert[*net.TCPListener](field)
 	return socket
 }
 

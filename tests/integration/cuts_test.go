@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,7 +138,7 @@ func TestRecordedHellos(t *testing.T) {
 			}
 			data := pattern(1000)
 			want := digest(tag, rec.Bytes, data)
-			if got, err := p.ask(0, append(rec.Bytes[:len(rec.Bytes):len(rec.Bytes)], data...)); err != nil || got != want {
+			if got, err := p.ask(0, append(slices.Clip(rec.Bytes), data...)); err != nil || got != want {
 				t.Errorf("answer: got %q, %v, want %q", got, err, want)
 			}
 		})

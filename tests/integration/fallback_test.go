@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestFallbackReasons(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			base := p.counts()
 			begin := time.Now()
-			p.expectAnswer(digest(tc.tag, tc.first, data), append(tc.first[:len(tc.first):len(tc.first)], data...))
+			p.expectAnswer(digest(tc.tag, tc.first, data), append(slices.Clip(tc.first), data...))
 			p.between(time.Since(begin), 0, soon)
 			p.settle(base, 1, counts{fallback(tc.reason): 1})
 			p.expectValues(p.sighting().After, map[string]string{"sluice.reason": tc.reason, "sluice.close_reason": "completed"})

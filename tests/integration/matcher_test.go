@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestMatcherWithStockProxy(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			data := pattern(5000)
 			want := digest(tc.want, tc.first, data)
-			if got, err := p.ask(0, append(tc.first[:len(tc.first):len(tc.first)], data...)); err != nil || got != want {
+			if got, err := p.ask(0, append(slices.Clip(tc.first), data...)); err != nil || got != want {
 				t.Errorf("answer: got %q, %v, want %q", got, err, want)
 			}
 		})

@@ -102,8 +102,8 @@ func jsonFields(kind reflect.Type) []string {
 		return nil
 	}
 	var fields []string
-	for i := range kind.NumField() {
-		field := kind.Field(i)
+	for field := range kind.Fields() {
+		field := field
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
 			fields = append(append(fields, name), jsonFields(field.Type)...)
 		}
