@@ -103,7 +103,6 @@ func jsonFields(kind reflect.Type) []string {
 	}
 	var fields []string
 	for field := range kind.Fields() {
-		field := field
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
 			fields = append(append(fields, name), jsonFields(field.Type)...)
 		}
