@@ -74,6 +74,7 @@ func (m *prereadMetrics) register(reg prometheus.Registerer) error {
 // begin counts a connection as under way until it has a place to go or has ended.
 func (m *prereadMetrics) begin(sess *session.Session) {
 	m.active.Inc()
+	sess.OnReject(m.reject)
 	sess.OnHandover(func() {
 		m.active.Dec()
 		m.duration.Observe(time.Since(sess.Start).Seconds())
@@ -84,14 +85,5 @@ func (m *prereadMetrics) begin(sess *session.Session) {
 	})
 }
 
-// finish counts how the connection left the preread, after the handlers behind it have returned. r is nil if the
-// preread itself did not end.
-func (m *prereadMetrics) finish(sess *session.Session, r *result) {
-	sess.Handover()
-	if r == nil || r.silent || sess.Reason == preread.None {
-		return
-	}
-	if sess.CloseReason() == session.ForPreread(sess.Reason) {
-		m.rejected.WithLabelValues(sess.Reason.String()).Inc()
-	}
-}
+// reject counts a connection that was closed for its preread reason.
+func (m *prereadMetrics) reject(r preread.Reason) { m.rejected.WithLabelValues(r.String()).Inc() }

@@ -125,10 +125,9 @@ func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	}
 	defer sess.Recover(h.logger)
 	metrics.begin(sess)
-	var r *result
-	defer func() { metrics.finish(sess, r) }()
+	defer sess.Handover()
 
-	r = h.reader.read(cx, sess)
+	r := h.reader.read(cx, sess)
 	if r.err != nil {
 		return r.err
 	}

@@ -103,7 +103,7 @@ func TestProxyHeaderRejects(t *testing.T) {
 			conn := &script{data: slices.Clone(tc.data)}
 			r := read(trusting(t, "192.0.2.0/24"), conn, nil)
 			r.check(t, preread.Reject, tc.reason)
-			if r.silent {
+			if r.silent() {
 				t.Error("got silent, want a reason that is counted")
 			}
 			r.checkStream(t, tc.data[tc.offset:])

@@ -42,9 +42,7 @@ type result struct {
 	// cx begins with the TLS bytes, all of them.
 	cx      *layer4.Connection
 	verdict preread.Verdict
-	// silent is set when the client left without a byte, as health checks do.
-	silent bool
-	err    error
+	err     error
 }
 
 // read feeds the connection's first bytes to the core until there is a verdict, and writes what was learned into the
@@ -69,7 +67,10 @@ func (p *prereader) run(cx *layer4.Connection, sess *session.Session, r *result)
 	if window, r.verdict, r.err = feed(cx, &core, &cfg, sess.Start); r.err != nil {
 		return
 	}
-	r.silent = len(window) == 0 && r.verdict.Reason == preread.FrontClosed
+	if len(window) == 0 && r.verdict.Reason == preread.FrontClosed {
+		// Health checks come and go like this: it is not counted.
+		sess.End(session.ForPreread(preread.FrontClosed))
+	}
 	conn := replay.New(cx.Conn, window[r.verdict.Offset:])
 	if header := core.ProxyHeader(); header != nil && header.Source.IsValid() {
 		setClient(cx, conn, sess, header.Source, header.Destination)
@@ -158,14 +159,18 @@ func keep(hello *clienthello.Hello, name string) *session.Hello {
 	}
 }
 
-// connRemoteAddr is the placeholder that caddy-l4 sets to the peer's address.
-const connRemoteAddr = layer4.AppReplPrefix + "conn.remote_addr"
+// The placeholders that caddy-l4 sets to the addresses of the connection.
+const (
+	connRemoteAddr = layer4.AppReplPrefix + "conn.remote_addr"
+	connLocalAddr  = layer4.AppReplPrefix + "conn.local_addr"
+)
 
 // setClient makes the address in a PROXY header the client's, for everything that comes after.
 func setClient(cx *layer4.Connection, conn *replay.Conn, sess *session.Session, src, dst netip.AddrPort) {
 	sess.Client = net.TCPAddrFromAddrPort(unmap(src))
 	conn.SetAddrs(sess.Client, net.TCPAddrFromAddrPort(unmap(dst)))
-	cx.Replacer().Set(connRemoteAddr, sess.Client)
+	cx.Replacer().Set(connRemoteAddr, conn.RemoteAddr())
+	cx.Replacer().Set(connLocalAddr, conn.LocalAddr())
 }
 
 // unmap turns an IPv4 address that came as IPv6 (::ffff:a.b.c.d) into the IPv4 address it is.

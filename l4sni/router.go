@@ -215,9 +215,8 @@ func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	}
 
 	metrics.begin(sess)
-	var r *result
-	defer func() { metrics.finish(sess, r) }()
-	r = h.reader.read(cx, sess)
+	defer sess.Handover()
+	r := h.reader.read(cx, sess)
 	if r.err != nil {
 		return r.err
 	}
@@ -262,7 +261,7 @@ func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v *prere
 // refuse ends a connection for its preread reason. A client's misbehaviour is worth a line at Debug only: the
 // counters show how often it happens, and a stranger must not be able to fill the log.
 func refuse(cx *layer4.Connection, sess *session.Session, logger *zap.Logger, alert bool) {
-	sess.End(session.ForPreread(sess.Reason))
+	sess.Reject()
 	if entry := logger.Check(zap.DebugLevel, "rejected connection"); entry != nil {
 		fields := []zap.Field{
 			zap.String("remote", sess.Client.String()),

@@ -63,7 +63,7 @@ func TestDeadline(t *testing.T) {
 				start := time.Now()
 				r := read(capped(32768), server, nil)
 				r.check(t, tc.kind, tc.reason)
-				if r.silent {
+				if r.silent() {
 					t.Error("got silent, want a reason that is counted")
 				}
 				if got := time.Since(start); got != tc.elapsed || r.sess.PrereadTime != got {

@@ -27,8 +27,8 @@ const (
 	bulkEnds = 8
 )
 
-// direction moves bytes one way. Its fields belong to the goroutine that runs it, but over, and out and done, which the
-// relay's mu guards.
+// direction moves bytes one way. Its fields belong to the goroutine that runs it, but those of which is said that a mutex
+// guards them.
 type direction struct {
 	relay    *Relay
 	src, dst *endpoint
@@ -41,6 +41,7 @@ type direction struct {
 	spot spot
 	// over is set once the stream of src has come to its end, before that is passed on.
 	over atomic.Bool
+	// out is how the direction ended, once done is set. The relay's mu guards both.
 	out  outcome
 	done bool
 

@@ -1,11 +1,14 @@
 // Package relay moves bytes between two connections, both ways, until both are done or one breaks.
 //
-// A direction that waits holds nothing but a goroutine: buffers and pipes are taken when data are there and given back
-// when they have gone out. Between plain sockets on Linux a direction that carries bulk data moves on to splice(2).
+// A direction that waits on a plain socket holds neither a buffer nor a pipe: they are taken when data are there and given
+// back when they have gone out. On Linux one that has waited for a while holds no goroutine either, and one that carries
+// bulk data between plain sockets moves on to splice(2).
 package relay
 
 import (
+	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +43,9 @@ type Relay struct {
 	// Client and Backend are the two ends. The relay passes on half-closes and, on an abort, closes both with a
 	// reset. The caller closes them when Run has returned, which also passes on the last end of a stream.
 	Client, Backend net.Conn
+	// ClientSocket is the socket beneath Client, if Client wraps it without showing it (see net.Conn wrappers with
+	// NetConn). An abort resets it, so that a wrapper can't make a proper end of it.
+	ClientSocket net.Conn
 	// Prefix are bytes already read from the client. They go to the backend first and count as sent. Run sets it to
 	// nil once they are written, so that an idle connection doesn't hold them.
 	Prefix []byte
@@ -60,6 +66,8 @@ type Relay struct {
 	aborted bool
 	end     End
 	err     error
+	// panicked is the first panic of a goroutine of ours, with its stack.
+	panicked string
 }
 
 // Run moves bytes until the end and returns how it ended, with the error that ended it, if one did. When it returns
@@ -78,11 +86,25 @@ func (r *Relay) Run() (End, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = false
+	if r.panicked != "" {
+		panic(r.panicked)
+	}
 	return r.end, r.err
 }
 
 // begin is the goroutine of the direction to the backend, which starts the other one.
 func (r *Relay) begin() {
+	if !r.prepare() {
+		r.wait.Add(-2)
+		return
+	}
+	go r.pump(&r.down)
+	r.pump(&r.up)
+}
+
+// prepare looks at both ends and reports whether there is something to do.
+func (r *Relay) prepare() (ok bool) {
+	defer r.catch()
 	r.client.open(r.Client)
 	r.backend.open(r.Backend)
 	r.up.relay, r.up.src, r.up.dst, r.up.other = r, &r.client, &r.backend, &r.down
@@ -90,12 +112,25 @@ func (r *Relay) begin() {
 	if r.pipes == nil {
 		r.pipes = sharedPipes()
 	}
-	if !r.start() {
-		r.wait.Add(-2)
+	if r.ClientSocket != nil {
+		r.client.tcp = findTCP(r.ClientSocket)
+	}
+	return r.start()
+}
+
+// catch keeps a panic, for Run to go on with it on the caller's goroutine, and ends the relay. It is deferred by what
+// calls into the connections, which may be anybody's.
+func (r *Relay) catch() {
+	p := recover()
+	if p == nil {
 		return
 	}
-	go r.pump(&r.down)
-	r.pump(&r.up)
+	r.mu.Lock()
+	if r.panicked == "" {
+		r.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+	}
+	r.mu.Unlock()
+	r.Stop()
 }
 
 // Stop ends Run soon, with Stopped, from another goroutine. It may be called at any time and more than once. Before Run
@@ -142,18 +177,27 @@ func (r *Relay) start() bool {
 // pump is the goroutine of a direction. It ends when the stream has, or when an ending closes the ends or lets their
 // deadlines pass; Run waits for it. It also ends when the direction has parked: then resume goes on.
 func (r *Relay) pump(d *direction) {
+	if r.move(d) {
+		r.wait.Done()
+	}
+}
+
+// move is pump, and reports whether the direction has ended.
+func (r *Relay) move(d *direction) (ended bool) {
+	ended = true
+	defer r.catch()
 	out := r.replay(d)
 	if out.err == nil {
 		out = d.run(r.pipes)
 	}
 	if out.parked {
-		return // and d is another goroutine's
+		return false // and d is another goroutine's
 	}
 	if out.err == nil {
 		out = d.passEnd()
 	}
 	r.settle(d, out)
-	r.wait.Done()
+	return true
 }
 
 // resume is the goroutine of a direction that was parked.

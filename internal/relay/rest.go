@@ -42,6 +42,7 @@ func (d *direction) rest(err error) rested {
 		return awake
 	}
 	_ = d.src.conn.SetReadDeadline(time.Time{})
+	d.dropPipe() // which it has if the time was up before the read had begun
 	if sharedLot().park(d) {
 		return asleep
 	}

@@ -41,6 +41,9 @@ func (c *Conn) Take() []byte {
 	return b
 }
 
+// BareConn returns the inner connection, if there is nothing in front of it any more.
+func (c *Conn) BareConn() (net.Conn, bool) { return c.Conn, len(c.pending) == 0 }
+
 // ReadFrom hands bulk writes to the inner connection, which may have a faster way than copying (sendfile, splice).
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if rf, ok := c.Conn.(io.ReaderFrom); ok {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -51,6 +52,7 @@ type Handler struct {
 	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
 
 	network, address string
+	upstream         string // what Upstream is with its placeholders replaced
 	dialer           net.Dialer
 	logger           *zap.Logger
 }
@@ -78,6 +80,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.network, h.address, err = parseUpstream(h.Upstream); err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
+	h.upstream = h.address
+	if h.network == "unix" {
+		h.upstream = "unix/" + h.address
+	}
 	return addrcheck.Handler(ctx)
 }
 
@@ -96,7 +102,8 @@ func parseUpstream(upstream string) (network, address string, err error) {
 	}
 	switch {
 	case na.Network == "unix" && na.Host != "":
-		return na.Network, na.Host, nil
+		path, _, _ := strings.Cut(na.Host, "|") // permission bits are for those who listen
+		return na.Network, path, nil
 	case na.Network != "tcp" && na.Network != "unix":
 		return "", "", fmt.Errorf("%q: must be host:port or unix/path, not %s", upstream, na.Network)
 	case na.Host == "" || na.StartPort == 0:
@@ -113,7 +120,7 @@ func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 	sess := session.Of(cx)
 	defer sess.Recover(h.logger)
 	if sess.Reason != preread.None && !sess.Routed {
-		sess.End(session.ForPreread(sess.Reason))
+		sess.Reject()
 		return nil
 	}
 	upstream, err := h.dial(sess)
@@ -129,7 +136,7 @@ func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 // dial connects to the upstream.
 func (h *Handler) dial(sess *session.Session) (conn net.Conn, err error) {
 	start := time.Now()
-	sess.Upstream = h.Upstream
+	sess.Upstream = h.upstream
 	offstack.Call(func() {
 		conn, err = h.dialer.DialContext(context.Background(), h.network, h.address)
 	})
@@ -148,7 +155,7 @@ func (h *Handler) failed(sess *session.Session, err error) {
 	}
 	sess.End(reason)
 	h.logger.Warn("connecting to upstream",
-		zap.String("upstream", h.Upstream), zap.Stringer("reason", reason),
+		zap.String("upstream", h.upstream), zap.Stringer("reason", reason),
 		zap.Duration("duration", sess.ConnectTime), zap.Error(err))
 }
 
@@ -167,6 +174,7 @@ func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream n
 	r := new(relay.Relay)
 	r.Backend = upstream
 	r.Client, r.Prefix = peel(cx)
+	r.ClientSocket = bottom(cx.Conn)
 	end, err := r.Run()
 	sess.End(endReasons[end])
 	sess.BytesIn, sess.BytesOut = r.Sent(), r.Received()
@@ -180,7 +188,7 @@ func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream n
 // the line is wanted, because its arguments need more stack than all the rest.
 func (h *Handler) logEnd(sess *session.Session, err error) {
 	if entry := h.logger.Check(zap.DebugLevel, "connection ended"); entry != nil {
-		entry.Write(zap.String("remote", sess.Client.String()), zap.String("upstream", h.Upstream),
+		entry.Write(zap.String("remote", sess.Client.String()), zap.String("upstream", h.upstream),
 			zap.Stringer("reason", sess.CloseReason()), zap.Duration("duration", sess.RelayTime),
 			zap.Int64("bytes_in", sess.BytesIn), zap.Int64("bytes_out", sess.BytesOut), zap.Error(err))
 	}
@@ -190,14 +198,25 @@ func (h *Handler) logEnd(sess *session.Session, err error) {
 // socket itself if nothing else is in between.
 func peel(cx *layer4.Connection) (net.Conn, []byte) {
 	prefix := append([]byte(nil), cx.MatchingBytes()...)
-	switch conn := cx.Conn.(type) {
-	case *replay.Conn:
-		if len(prefix) == 0 {
-			return conn.Conn, conn.Take()
+	if conn, ok := cx.Conn.(*replay.Conn); ok {
+		prefix = append(prefix, conn.Take()...)
+	}
+	return cx.Conn, prefix
+}
+
+// bottom returns the connection at the bottom of all wrappers: the socket. It is good for signals, not for data.
+func bottom(conn net.Conn) net.Conn {
+	for {
+		switch c := conn.(type) {
+		case *layer4.Connection:
+			conn = c.Conn
+		case *replay.Conn:
+			conn = c.Conn
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return conn
 		}
-		return conn.Conn, append(prefix, conn.Take()...)
-	default:
-		return conn, prefix
 	}
 }
 

@@ -164,6 +164,9 @@ func TestPeel(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			cx := layer4.WrapConnection(tc.conn, []byte(tc.buf), zap.NewNop())
 			conn, prefix := peel(cx)
+			if r, ok := conn.(*replay.Conn); ok {
+				conn, _ = r.BareConn()
+			}
 			if conn != socket || string(prefix) != tc.want {
 				t.Errorf("got %T and %q, want the socket and %q", conn, prefix, tc.want)
 			}

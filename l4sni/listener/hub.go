@@ -1,12 +1,14 @@
 package listener
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 )
 
 // hubs has one hub for each address that is listened on, by network and address.
@@ -23,18 +25,13 @@ type hub struct {
 	// mu guards the fields below.
 	mu sync.Mutex
 	// socket is the socket that stays; nil if that of the first listener could not be had.
-	socket net.Listener
+	socket *net.TCPListener
 	// listeners are those whose config is not about to stop, the oldest first.
 	listeners []*listener
 }
 
-// Destruct implements caddy.Destructor. It ends the goroutine that accepts from the socket.
-func (h *hub) Destruct() error {
-	if h.socket == nil {
-		return nil
-	}
-	return h.socket.Close()
-}
+// Destruct implements caddy.Destructor. The socket went with the last listener that it was for.
+func (*hub) Destruct() error { return nil }
 
 // hubOf returns the hub of an address and counts the caller as a user of it.
 func hubOf(addr net.Addr) (h *hub, key string) {
@@ -49,11 +46,12 @@ func (h *hub) join(l *listener) {
 	defer h.mu.Unlock()
 	h.listeners = append(h.listeners, l)
 	socket := socketOf(l.base)
+	l.bare = socket != nil
 	switch {
-	case socket == nil:
-		go l.accept(l.base)
+	case !l.bare:
+		go h.accept(l.base)
 	case h.socket != nil:
-		retire(socket, l.handle)
+		retire(socket, h.handle)
 	default:
 		h.keep(socket, l)
 	}
@@ -63,18 +61,51 @@ func (h *hub) join(l *listener) {
 func (h *hub) keep(socket *net.TCPListener, l *listener) {
 	twin, err := duplicate(socket)
 	if err != nil {
-		go l.accept(l.base)
+		go h.accept(l.base)
 		return
 	}
 	h.socket = twin
-	go l.accept(twin)
+	go h.accept(twin)
 }
 
-// leave takes l out.
+// leave takes l out. The socket that stays goes when none is left that it is for: past a listener of another wrapper,
+// connections must not come in by it.
 func (h *hub) leave(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listeners = slices.DeleteFunc(h.listeners, func(other *listener) bool { return other == l })
+	if h.socket != nil && !slices.ContainsFunc(h.listeners, func(other *listener) bool { return other.bare }) {
+		retire(h.socket, h.handle)
+		h.socket = nil
+	}
+}
+
+// accept runs until ln is closed.
+func (h *hub) accept(ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			go h.handle(conn)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if l := h.current(); l != nil {
+			l.logger.Error("accepting connection", zap.Error(err))
+		}
+		time.Sleep(acceptPause)
+	}
+}
+
+// handle gives a connection to the current listener. It ends with the connection, or when that is handed over.
+func (h *hub) handle(conn net.Conn) {
+	l := h.current()
+	if l == nil {
+		_ = conn.Close()
+		return
+	}
+	l.handle(conn)
 }
 
 // current returns the listener to which connections go; nil if there is none.
@@ -97,6 +128,12 @@ func (h *hub) deliver(conn handed, timeout time.Duration) bool {
 			return false
 		}
 		l.fresh.add(conn.tracked())
+		select {
+		case <-l.left: // before it could be seen that conn is fresh
+			conn.tracked().forget()
+			continue
+		default:
+		}
 		select {
 		case l.conns <- conn:
 			return true

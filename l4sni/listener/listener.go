@@ -31,7 +31,9 @@ var errHandedOver = errors.New("handed over to the HTTP server")
 
 // listener is one config's listener on an address.
 type listener struct {
-	base    net.Listener
+	base net.Listener
+	// bare is set if base is a socket of Caddy's, with no other wrapper around it. The hub's mu guards it.
+	bare    bool
 	handler layer4.Handler
 	logger  *zap.Logger
 	hub     *hub
@@ -59,46 +61,26 @@ func listen(base net.Listener, w *Wrapper) *listener {
 	return l
 }
 
-// accept runs until ln is closed.
-func (l *listener) accept(ln net.Listener) {
-	for {
-		conn, err := ln.Accept()
-		if err == nil {
-			go l.handle(conn)
-			continue
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		l.logger.Error("accepting connection", zap.Error(err))
-		time.Sleep(acceptPause)
-	}
-}
-
-// handle runs one connection through the routes of the current config. It ends with the connection, or when that is
-// handed over.
+// handle runs one connection through the routes.
 func (l *listener) handle(conn net.Conn) {
-	handedOver := false
+	// The matching buffer is the connection's own: the HTTP server may read from it long after this has returned.
+	cx := layer4.WrapConnection(conn, nil, l.logger)
+	cx.Context = context.WithValue(cx.Context, listenerCtxKey, l)
+	sess := session.Of(cx)
+	sess.HandsOver = true
 	defer func() {
 		if p := recover(); p != nil {
 			l.logger.Error("recovered from a panic while handling a connection",
 				zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 		}
-		if !handedOver {
+		// The session tells, and not the error: the handlers in between may have made another one of it.
+		if sess.CloseReason() != session.HandedOver {
 			_ = conn.Close()
 		}
 	}()
-	if current := l.hub.current(); current != nil {
-		l = current
-	}
 	l.setKeepAlive(conn)
-	// The matching buffer is the connection's own: the HTTP server may read from it long after this has returned.
-	cx := layer4.WrapConnection(conn, nil, l.logger)
-	cx.Context = context.WithValue(cx.Context, listenerCtxKey, l)
-	session.Of(cx).HandsOver = true
 	err := l.handler.Handle(cx)
-	handedOver = errors.Is(err, errHandedOver)
-	if err != nil && !handedOver {
+	if err != nil && !errors.Is(err, errHandedOver) {
 		l.logger.Error("handling connection", zap.String("remote", cx.RemoteAddr().String()), zap.Error(err))
 	}
 }
@@ -120,9 +102,10 @@ func handOver(cx *layer4.Connection) error {
 		sess.End(session.ClientGone)
 		return nil
 	}
+	start := time.Now()
 	if !l.hub.deliver(newHanded(cx), handOverTimeout) {
 		sess.End(session.Error)
-		l.logger.Warn("no HTTP server took the connection", zap.Duration("duration", handOverTimeout))
+		l.logger.Warn("no HTTP server took the connection", zap.Duration("duration", time.Since(start)))
 		return nil
 	}
 	sess.End(session.HandedOver)

@@ -27,11 +27,15 @@ func socketOf(ln net.Listener) *net.TCPListener {
 }
 
 // duplicate returns another listener on the same socket, which lives on when the first is closed.
-func duplicate(socket *net.TCPListener) (net.Listener, error) {
+func duplicate(socket *net.TCPListener) (*net.TCPListener, error) {
 	file, err := socket.File()
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return net.FileListener(file)
+	twin, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	return twin.(*net.TCPListener), nil
 }

@@ -55,6 +55,7 @@ type Session struct {
 
 	end      CloseReason
 	handover func()
+	rejected func(preread.Reason)
 }
 
 // Hello is what a ClientHello said, copied out of the bytes it came in.
@@ -86,6 +87,20 @@ func (s *Session) End(r CloseReason) {
 		s.end = r
 	}
 }
+
+// Reject ends the connection because of its preread reason.
+func (s *Session) Reject() {
+	if s.end != Open || s.Reason == preread.None {
+		return
+	}
+	s.end = ForPreread(s.Reason)
+	if s.rejected != nil {
+		s.rejected(s.Reason)
+	}
+}
+
+// OnReject sets f to be called by Reject. The preread uses it to count, whoever rejects the connection.
+func (s *Session) OnReject(f func(preread.Reason)) { s.rejected = f }
 
 // CloseReason returns why the connection ended; Open while it has not.
 func (s *Session) CloseReason() CloseReason { return s.end }
