@@ -210,18 +210,8 @@ func TestOnePortWebSocket(t *testing.T) {
 func TestOnePortProxyProtocol(t *testing.T) {
 	l := newLab(t)
 	p := startOnePort(l, "preread {\nproxy_protocol from 127.0.0.1/32\n}\n"+passthrough(l.digester("pass")), whoAmI)
-	raw, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.WriteString(raw, "PROXY TCP4 203.0.113.9 203.0.113.1 4711 443\r\n")
-	c := tls.Client(raw, &tls.Config{ServerName: "www.site.test", RootCAs: l.authority().pool})
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(c, "GET /p HTTP/1.1\r\nHost: www.site.test\r\nConnection: close\r\n\r\n")
-	answer, _ := io.ReadAll(c)
-	if want := "203.0.113.9:4711 HTTP/1.1 /p"; !bytes.HasSuffix(answer, []byte(want)) {
-		t.Errorf("got %q, want it to end in %q", answer, want)
+	if got, want := p.askBehind("PROXY TCP4 203.0.113.9 203.0.113.1 4711 443\r\n"), "203.0.113.9:4711 HTTP/1.1 /p"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -361,4 +351,48 @@ func TestOnePortParallel(t *testing.T) {
 		}
 	}
 	wait.Wait()
+}
+
+// TestOnePortBehindAnotherWrapper puts a wrapper in front of ours by a reload, and takes it away again: no connection
+// may come in past it, or by a socket that is still its.
+func TestOnePortBehindAnotherWrapper(t *testing.T) {
+	l := newLab(t)
+	p := startOnePort(l, passthrough(l.digester("pass")), whoAmI)
+	bare := p.options
+	const header = "PROXY TCP4 203.0.113.9 203.0.113.1 4711 443\r\n"
+	for _, step := range []struct{ options, header, want string }{
+		{bare, "", "127.0.0.1:"},
+		{strings.Replace(bare, "sluice {", "proxy_protocol {\nallow 127.0.0.0/8\n}\nsluice {", 1), header, "203.0.113.9:4711 "},
+		{bare, "", "127.0.0.1:"},
+	} {
+		p.options = step.options
+		if err := p.reload(); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if got := p.askBehind(step.header); !strings.HasPrefix(got, step.want) {
+				t.Fatalf("with %q in front: got %q, want %q…", step.header, got, step.want)
+			}
+		}
+	}
+}
+
+// askBehind requests the site on a connection that begins with a header, and returns the body.
+func (p *onePort) askBehind(header string) string {
+	p.Helper()
+	raw, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		p.Fatal(err)
+	}
+	_, _ = io.WriteString(raw, header)
+	c := tls.Client(raw, &tls.Config{ServerName: "www.site.test", RootCAs: p.authority().pool})
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(c, "GET /p HTTP/1.1\r\nHost: www.site.test\r\nConnection: close\r\n\r\n")
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		return err.Error()
+	}
+	_, body, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
+	return string(body)
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -353,4 +354,35 @@ func TestPassthroughWithOpenSSL(t *testing.T) {
 		}
 		p.settle(base, 1, counts{rejected("no_sni"): 1})
 	})
+}
+
+// TestResetBehindTLS has Caddy's TLS in front of forward: when the backend resets, the client must not get a proper end.
+func TestResetBehindTLS(t *testing.T) {
+	l := newLab(t)
+	b := l.backend()
+	cert, key := l.certificateFiles("term.test")
+	addr := l.freeAddr()
+	config := server(addr, "route {\n tls\n forward "+b.addr+"\n}")
+	p := l.run(config, "https://term.test:"+port(l.freeAddr())+" {\nbind 127.0.0.1\ntls "+cert+" "+key+"\n}\n")
+	raw, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := tls.Client(raw, &tls.Config{ServerName: "term.test", RootCAs: l.authority().pool})
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	up := b.accept()
+	up.expect([]byte("hello"))
+	up.send([]byte("half an answer"))
+	half := make([]byte, len("half an answer"))
+	if _, err := io.ReadFull(c, half); err != nil {
+		t.Fatal(err)
+	}
+	up.abort()
+	if _, err := c.Read(half); err == nil || errors.Is(err, io.EOF) {
+		p.Errorf("got %v, want a reset: half an answer must not look whole", err)
+	}
 }

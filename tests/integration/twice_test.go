@@ -37,3 +37,18 @@ func TestDatagrams(t *testing.T) {
 		checkError(t, err, "udp")
 	}
 }
+
+// TestPrereadInAnotherRoute has the handler that rejects in a later route than the preread: it is counted all the same.
+func TestPrereadInAnotherRoute(t *testing.T) {
+	l := newLab(t)
+	p := l.startServer("route {\n preread\n}\nroute {\n" + routes(l.digester("route"), "") + "\n}")
+	base := p.counts()
+	c := p.dial()
+	c.send(named("unknown.test"))
+	c.expectEnd(alert(112))
+	c.Close()
+	c = p.dial()
+	c.send([]byte("GET /"))
+	c.expectClosed()
+	p.settle(base, 2, counts{rejected("sni_unmatched"): 1, rejected("not_tls"): 1})
+}
