@@ -1,6 +1,8 @@
 package l4sni
 
 import (
+	"slices"
+
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
@@ -20,12 +22,12 @@ func (h *Router) warnOverlap(ctx caddy.Context) error {
 			if err != nil {
 				return err
 			}
-			for _, site := range sites {
-				if snitable.Covers(pattern, site) {
-					h.logger.Warn("a name that is passed through is also one of Caddy's own sites on this port: "+
-						"browsers may reuse the site's HTTP/2 or HTTP/3 connection for it",
-						zap.Int("route", i), zap.String("pattern", pattern), zap.String("site", site))
-				}
+			covered := slices.IndexFunc(sites, func(site string) bool { return snitable.Covers(pattern, site) })
+			if covered >= 0 {
+				h.logger.Warn("a name that is passed through is also one of Caddy's own sites on this port: "+
+					"browsers may reuse the site's HTTP/2 or HTTP/3 connection for it",
+					zap.Int("route", i), zap.String("pattern", pattern), zap.String("site", sites[covered]))
+				break // one line for a route is enough: there may be thousands of names
 			}
 		}
 	}

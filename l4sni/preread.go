@@ -52,8 +52,8 @@ type Preread struct {
 
 // ProxyProtocol says which peers send a PROXY protocol header, version 1 or 2, before anything else.
 type ProxyProtocol struct {
-	// The IP addresses and CIDR ranges (or `private_ranges`) of the peers that must send a header. Their connections are closed if they
-	// don't. No header is ever read from other peers. Required. Placeholders are replaced at load.
+	// The IP addresses and CIDR ranges (or `private_ranges`) of the peers that must send a header. Their connections
+	// are closed if they don't. No header is ever read from other peers. Required. Placeholders are replaced at load.
 	From []string `json:"from,omitempty"`
 }
 

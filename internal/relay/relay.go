@@ -177,27 +177,26 @@ func (r *Relay) start() bool {
 // pump is the goroutine of a direction. It ends when the stream has, or when an ending closes the ends or lets their
 // deadlines pass; Run waits for it. It also ends when the direction has parked: then resume goes on.
 func (r *Relay) pump(d *direction) {
-	if r.move(d) {
+	if parked := r.move(d); !parked {
 		r.wait.Done()
 	}
 }
 
-// move is pump, and reports whether the direction has ended.
-func (r *Relay) move(d *direction) (ended bool) {
-	ended = true
+// move is pump, and reports whether the direction has parked.
+func (r *Relay) move(d *direction) (parked bool) {
 	defer r.catch()
 	out := r.replay(d)
 	if out.err == nil {
 		out = d.run(r.pipes)
 	}
 	if out.parked {
-		return false // and d is another goroutine's
+		return true // and d is another goroutine's
 	}
 	if out.err == nil {
 		out = d.passEnd()
 	}
 	r.settle(d, out)
-	return true
+	return false
 }
 
 // resume is the goroutine of a direction that was parked.

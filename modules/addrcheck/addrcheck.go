@@ -84,7 +84,33 @@ func shareAddress(a, b string) (bool, error) {
 		return false, nil
 	}
 	ports := x.StartPort <= y.EndPort && y.StartPort <= x.EndPort
-	return ports && shareHost(x.Host, y.Host), nil
+	return ports && families(x)&families(y) != 0 && shareHost(x.Host, y.Host), nil
+}
+
+// The IP versions of a socket.
+const (
+	ipv4 = 1 << iota
+	ipv6
+)
+
+// families returns the IP versions that a TCP address is for. A socket of [::] takes both.
+func families(na caddy.NetworkAddress) int {
+	f := ipv4 | ipv6
+	if ip, err := netip.ParseAddr(na.Host); err == nil {
+		switch {
+		case ip.Unmap().Is4():
+			f = ipv4
+		case !ip.IsUnspecified():
+			f = ipv6
+		}
+	}
+	switch na.Network {
+	case "tcp4":
+		f &= ipv4
+	case "tcp6":
+		f &= ipv6
+	}
+	return f
 }
 
 // socketPath returns the path of a unix socket, without the permission bits that may stand behind it.
