@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
@@ -31,7 +32,11 @@ func TestT22_NoPeek(t *testing.T) {
 	client, server := newPair(t)
 	go func() {
 		_, _ = client.Write(flight[:1])
-		<-arrived
+		select {
+		case <-arrived:
+		case <-time.After(20 * time.Second):
+			t.Error("the first byte is held back")
+		}
 		_, _ = client.Write(flight[1:])
 		_ = client.CloseWrite()
 	}()
