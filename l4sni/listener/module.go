@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -128,7 +129,24 @@ func (w *Wrapper) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return layer4.ParseCaddyfileNestedRoutes(d, &w.Routes, &w.MatchingTimeout, nil)
+	block := d.NewFromNextSegment()
+	if err := checkWords(block); err != nil {
+		return err
+	}
+	block.Reset()
+	block.Next() // consume wrapper name
+	return layer4.ParseCaddyfileNestedRoutes(block, &w.Routes, &w.MatchingTimeout, nil)
+}
+
+// checkWords tells what stands in the block that doesn't belong there, which is mostly a handler without a route.
+func checkWords(block *caddyfile.Dispenser) error {
+	block.Next() // consume wrapper name
+	for nesting := block.Nesting(); block.NextBlock(nesting); block.NextSegment() {
+		if word := block.Val(); word != "route" && word != "matching_timeout" && !strings.HasPrefix(word, "@") {
+			return block.Errf("unrecognized option %q: expected route, matching_timeout or a named matcher; handlers stand in a route", word)
+		}
+	}
+	return nil
 }
 
 // Interface guards
