@@ -152,7 +152,7 @@ func (s *source) imports(path string) bool {
 // TestForeignWords checks that nothing of the place where the tree was made is left in it. The words are put together
 // here, so that this file doesn't hold them.
 func TestForeignWords(t *testing.T) {
-	words := []string{"/work/" + "shared", "/work/" + "main", "proxy." + "golang"}
+	words := []string{"/wo" + "rk/shared", "/wo" + "rk/main", "proxy." + "golang"}
 	for _, path := range files(t) {
 		b, err := os.ReadFile(path)
 		if err != nil {
