@@ -15,21 +15,32 @@ const (
 	drainTime  = time.Second
 )
 
-// alerts are the TLS alert descriptions for the reasons that have one.
-var alerts = map[preread.Reason]byte{
-	preread.SNIUnmatched:  112, // unrecognized_name, RFC 6066 §3
-	preread.ALPNUnmatched: 120, // no_application_protocol, RFC 7301 §3.2
+// Alert is a TLS alert.
+type Alert struct {
+	Name   string `json:"name"`
+	Number byte   `json:"number"`
+}
+
+// AlertFor returns the alert for a reason, if it has one.
+func AlertFor(r preread.Reason) (Alert, bool) {
+	switch r {
+	case preread.SNIUnmatched:
+		return Alert{"unrecognized_name", 112}, true // RFC 6066 §3
+	case preread.ALPNUnmatched:
+		return Alert{"no_application_protocol", 120}, true // RFC 7301 §3.2
+	}
+	return Alert{}, false
 }
 
 // sendAlert tells a TLS client why it is refused, so that its user sees a reason. It then ends the stream and reads
 // on a little: to close with unread bytes would turn the end into a reset, which could destroy the alert on its way.
 func sendAlert(conn net.Conn, reason preread.Reason) {
-	description, ok := alerts[reason]
+	alert, ok := AlertFor(reason)
 	if !ok || conn.SetDeadline(time.Now().Add(drainTime)) != nil {
 		return
 	}
 	// A fatal alert in a record of its own: type, version, length, level, description (RFC 8446 §5.1, §6).
-	if _, err := conn.Write([]byte{21, 3, 3, 0, 2, 2, description}); err != nil {
+	if _, err := conn.Write([]byte{21, 3, 3, 0, 2, 2, alert.Number}); err != nil {
 		return
 	}
 	if cw, ok := conn.(interface{ CloseWrite() error }); !ok || cw.CloseWrite() != nil {

@@ -1,7 +1,6 @@
 package l4sni
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,10 +14,7 @@ var errNoHandler = errors.New("needs at least one handler")
 type chain []layer4.NextHandler
 
 // loadChain loads the handlers in the field HandlersRaw of owner, which must be a pointer to a struct.
-func loadChain(ctx caddy.Context, owner any, raw []json.RawMessage) (chain, error) {
-	if len(raw) == 0 {
-		return nil, errNoHandler
-	}
+func loadChain(ctx caddy.Context, owner any) (chain, error) {
 	mods, err := ctx.LoadModule(owner, "HandlersRaw")
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func TestLimits(t *testing.T) {
 // TestFallbackReasons checks which reasons a fallback without reasons is for: all but the two that always close.
 func TestFallbackReasons(t *testing.T) {
 	h := Router{Fallback: []*Fallback{{Reasons: []string{}}}}
-	owner, err := h.FallbackReasons()
+	owner, err := h.fallbackReasons()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func (*Router) CaddyModule() caddy.ModuleInfo {
 // Provision builds the table and loads the handlers of all routes.
 func (h *Router) Provision(ctx caddy.Context) error {
 	h.logger = ctx.Logger()
-	table, err := h.Table()
+	table, owner, err := h.Compile()
 	if err != nil {
 		return err
 	}
@@ -99,17 +99,41 @@ func (h *Router) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for i, route := range h.Routes {
-		if route.handlers, err = loadChain(ctx, route, route.HandlersRaw); err != nil {
+		if route.handlers, err = loadChain(ctx, route); err != nil {
 			return fmt.Errorf("routes[%d].handle: %w", i, err)
 		}
 	}
-	if err := h.provisionFallbacks(ctx); err != nil {
+	if err := h.provisionFallbacks(ctx, owner); err != nil {
 		return err
 	}
 	return metrics.register(ctx.GetMetricsRegistry())
 }
 
-// Table checks all settings that don't need other modules and returns the routing table.
+// Compile checks all settings that don't need other modules. It returns the routing table, and which entry of Fallback
+// takes which reason.
+func (h *Router) Compile() (*snitable.Table, map[preread.Reason]int, error) {
+	table, err := h.Table()
+	if err != nil {
+		return nil, nil, err
+	}
+	owner, err := h.fallbackReasons()
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, route := range h.Routes {
+		if len(route.HandlersRaw) == 0 {
+			return nil, nil, fmt.Errorf("routes[%d].handle: %w", i, errNoHandler)
+		}
+	}
+	for i, fallback := range h.Fallback {
+		if len(fallback.HandlersRaw) == 0 {
+			return nil, nil, fmt.Errorf("fallback[%d].handle: %w", i, errNoHandler)
+		}
+	}
+	return table, owner, nil
+}
+
+// Table returns the routing table.
 func (h *Router) Table() (*snitable.Table, error) {
 	if len(h.Routes) == 0 && len(h.Fallback) == 0 {
 		return nil, fmt.Errorf("routes: there is neither a route nor a fallback")
@@ -136,13 +160,9 @@ func (h *Router) Table() (*snitable.Table, error) {
 }
 
 // provisionFallbacks loads the handlers of each fallback and enters them under its reasons.
-func (h *Router) provisionFallbacks(ctx caddy.Context) error {
-	owner, err := h.FallbackReasons()
-	if err != nil {
-		return err
-	}
+func (h *Router) provisionFallbacks(ctx caddy.Context, owner map[preread.Reason]int) error {
 	for i, fallback := range h.Fallback {
-		handlers, err := loadChain(ctx, fallback, fallback.HandlersRaw)
+		handlers, err := loadChain(ctx, fallback)
 		if err != nil {
 			return fmt.Errorf("fallback[%d].handle: %w", i, err)
 		}
@@ -155,8 +175,8 @@ func (h *Router) provisionFallbacks(ctx caddy.Context) error {
 	return nil
 }
 
-// FallbackReasons returns which entry of Fallback takes which reason.
-func (h *Router) FallbackReasons() (map[preread.Reason]int, error) {
+// fallbackReasons returns which entry of Fallback takes which reason.
+func (h *Router) fallbackReasons() (map[preread.Reason]int, error) {
 	owner := make(map[preread.Reason]int)
 	for i, fallback := range h.Fallback {
 		if fallback == nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
@@ -51,7 +50,7 @@ type answer struct {
 	// Handlers are those of the route or the fallback.
 	Handlers []string `json:"handlers,omitempty"`
 	// Alert is what a TLS client is told before the close.
-	Alert *alert `json:"alert,omitempty"`
+	Alert *l4sni.Alert `json:"alert,omitempty"`
 	// Because explains it in words.
 	Because string `json:"because,omitempty"`
 }
@@ -68,21 +67,9 @@ type helloInfo struct {
 	Versions []string `json:"versions"`
 }
 
-// alert is a TLS alert.
-type alert struct {
-	Name   string `json:"name"`
-	Number int    `json:"number"`
-}
-
-// alerts are the alerts that an sni_router sends.
-var alerts = map[preread.Reason]alert{
-	preread.SNIUnmatched:  {"unrecognized_name", 112},
-	preread.ALPNUnmatched: {"no_application_protocol", 120},
-}
-
 // router asks an sni_router, and goes on into its routes and fallbacks. It returns the stream behind it.
 func (w *walk) router(path string, h *l4sni.Router, s stream) (stream, error) {
-	table, owner, err := compile(h)
+	table, owner, err := h.Compile()
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
@@ -96,34 +83,6 @@ func (w *walk) router(path string, h *l4sni.Router, s stream) (stream, error) {
 	w.answers = append(w.answers, a)
 	return w.inside(path, h, &a, s)
 }
-
-// compile checks a router as the server does at load, as far as that needs no other module.
-func compile(h *l4sni.Router) (*snitable.Table, map[preread.Reason]int, error) {
-	for i, route := range h.Routes {
-		if route == nil {
-			return nil, nil, fmt.Errorf("routes[%d] is null", i)
-		}
-		if len(route.HandlersRaw) == 0 {
-			return nil, nil, fmt.Errorf("routes[%d].handle: %w", i, errNoHandler)
-		}
-	}
-	for i, fallback := range h.Fallback {
-		if fallback == nil {
-			return nil, nil, fmt.Errorf("fallback[%d] is null", i)
-		}
-		if len(fallback.HandlersRaw) == 0 {
-			return nil, nil, fmt.Errorf("fallback[%d].handle: %w", i, errNoHandler)
-		}
-	}
-	table, err := h.Table()
-	if err != nil {
-		return nil, nil, err
-	}
-	owner, err := h.FallbackReasons()
-	return table, owner, err
-}
-
-var errNoHandler = errors.New("needs at least one handler")
 
 // readDefaults reads as a router does that has no preread before it.
 func (s *stream) readDefaults() error {
@@ -164,7 +123,7 @@ func (w *walk) decide(a *answer, h *l4sni.Router, r *reading, table *snitable.Ta
 		return
 	}
 	a.Action = actionClosed
-	if told, ok := alerts[reason]; ok && h.Alert != "off" {
+	if told, ok := l4sni.AlertFor(reason); ok && h.Alert != "off" {
 		a.Alert = &told
 	}
 }

@@ -122,7 +122,7 @@ func explained(t *testing.T, routes string, f flight, handsOver bool) outcome {
 	}
 	o := outcome{reason: last.Reason, pattern: last.Pattern, protocol: last.Protocol}
 	if last.Alert != nil {
-		o.alert = last.Alert.Number
+		o.alert = int(last.Alert.Number)
 	}
 	switch to := strings.Join(last.Handlers, ","); {
 	case last.Action == actionHandedOver, to == "next":
