@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 
 	"github.com/mholt/caddy-l4/layer4"
 
@@ -22,6 +23,8 @@ type handed interface {
 type plainConn struct {
 	net.Conn
 	fresh *freshSet // that it is in; set before the connection is handed over
+	// active is set once the HTTP server has read a request, until it writes.
+	active atomic.Bool
 }
 
 // tlsConn is a connection whose TLS a handler has terminated. The HTTP server asks it for the protocol negotiated.
@@ -71,6 +74,19 @@ func (c *plainConn) forget() {
 	}
 }
 
+// Write writes to the connection.
+func (c *plainConn) Write(p []byte) (int, error) {
+	c.answers()
+	return c.Conn.Write(p)
+}
+
+// answers is called before each write.
+func (c *plainConn) answers() {
+	if c.active.Load() && c.active.CompareAndSwap(true, false) {
+		c.forget()
+	}
+}
+
 // Close closes the connection.
 func (c *plainConn) Close() error {
 	c.forget()
@@ -79,6 +95,7 @@ func (c *plainConn) Close() error {
 
 // ReadFrom hands bulk writes to the connection, which may have a faster way than copying.
 func (c *plainConn) ReadFrom(r io.Reader) (int64, error) {
+	c.answers()
 	if rf, ok := c.Conn.(io.ReaderFrom); ok {
 		return rf.ReadFrom(r)
 	}

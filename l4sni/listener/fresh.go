@@ -9,14 +9,15 @@ import (
 
 const (
 	// freshTime is how long after the hand-over a connection counts as fresh: time for a TLS handshake and the
-	// request behind it. A browser's spare connections, without a request for longer, don't hold up a reload.
-	freshTime = time.Second
+	// request behind it, with a retransmission, on a busy machine. A browser's spare connections, without a request
+	// for longer, don't hold up a reload.
+	freshTime = 3 * time.Second
 	// freshPoll is how often wait looks.
 	freshPoll = 5 * time.Millisecond
 )
 
-// freshSet has the connections from which the HTTP server has not read a request yet. A server that is told to stop
-// closes such a connection without an answer, even if the request is on its way.
+// freshSet has the connections of which the HTTP server has not begun to answer a request. A server that is told to stop
+// closes such a connection without an answer if it has not yet read the request, or has only just read it.
 type freshSet struct {
 	// mu guards since.
 	mu    sync.Mutex
@@ -58,13 +59,16 @@ func (s *freshSet) wait() {
 	}
 }
 
-// forgetUsed is called by the HTTP server when the state of a connection changes: from the first byte of a request on
-// it is not fresh any more.
-func forgetUsed(conn net.Conn, state http.ConnState) {
-	if state == http.StateNew {
-		return
-	}
-	if c := trackedOf(conn); c != nil {
+// stateChanged is called by the HTTP server when the state of a connection changes. Once a request is read, the next
+// bytes written are its answer, and then the connection is not fresh any more. Not before: between the one and the
+// other the server looks whether it is to stop.
+func stateChanged(conn net.Conn, state http.ConnState) {
+	c := trackedOf(conn)
+	switch {
+	case c == nil || state == http.StateNew:
+	case state == http.StateActive:
+		c.active.Store(true)
+	default:
 		c.forget()
 	}
 }

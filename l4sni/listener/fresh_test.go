@@ -16,12 +16,17 @@ func TestFreshSet(t *testing.T) {
 		want time.Duration
 	}{
 		{"silent", func(*plainConn) {}, freshTime},
-		{"still_new", func(c *plainConn) { forgetUsed(c, http.StateNew) }, freshTime},
-		{"request", func(c *plainConn) { forgetUsed(c, http.StateActive) }, 100 * time.Millisecond},
-		{"request_over_tls", func(c *plainConn) { forgetUsed(tls.Server(c, &tls.Config{}), http.StateActive) }, 100 * time.Millisecond},
-		{"hijacked", func(c *plainConn) { forgetUsed(c, http.StateHijacked) }, 100 * time.Millisecond},
+		{"still_new", func(c *plainConn) { stateChanged(c, http.StateNew) }, freshTime},
+		{"request_read", func(c *plainConn) { stateChanged(c, http.StateActive) }, freshTime},
+		{"handshake_written", func(c *plainConn) { _, _ = c.Write([]byte("x")) }, freshTime},
+		{"answered", func(c *plainConn) { stateChanged(c, http.StateActive); _, _ = c.Write([]byte("x")) }, 100 * time.Millisecond},
+		{"answered_over_tls", func(c *plainConn) {
+			stateChanged(tls.Server(c, &tls.Config{}), http.StateActive)
+			_, _ = c.Write([]byte("x"))
+		}, 100 * time.Millisecond},
+		{"hijacked", func(c *plainConn) { stateChanged(c, http.StateHijacked) }, 100 * time.Millisecond},
 		{"closed", func(c *plainConn) { _ = c.Close() }, 100 * time.Millisecond},
-		{"another_one", func(*plainConn) { forgetUsed(newFake(""), http.StateActive) }, freshTime},
+		{"another_one", func(*plainConn) { stateChanged(newFake(""), http.StateActive) }, freshTime},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,7 +56,8 @@ func TestFreshSetEmpties(t *testing.T) {
 	a, b := &plainConn{Conn: newFake("")}, &plainConn{Conn: newFake("")}
 	set.add(a)
 	set.add(b)
-	forgetUsed(a, http.StateActive)
+	stateChanged(a, http.StateActive)
+	_, _ = a.Write([]byte("HTTP/1.1 200 OK"))
 	_ = b.Close()
 	_ = b.Close()
 	if len(set.since) != 0 {

@@ -69,7 +69,7 @@ func (w *Wrapper) Provision(ctx caddy.Context) error {
 	w.keepAlive = defaultKeepAlive
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		w.keepAlive = keepAliveOf(server)
-		server.RegisterConnState(forgetUsed)
+		server.RegisterConnState(stateChanged)
 	}
 	return w.watchStop(ctx)
 }

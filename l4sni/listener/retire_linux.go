@@ -7,11 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retire closes a socket that another one replaces. The connections already in its queue are handled first.
+// retire closes a socket that another one replaces. The connections already in its queue are handled first. The kernel
+// resets one that comes between the last look into the queue and the close, so there is nothing between the two, and
+// the queue is made as short as it can be: while it is full, clients are not refused but try again.
 func retire(socket *net.TCPListener, handle func(net.Conn)) {
 	if raw, err := socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			for acceptNow(int(fd), handle) {
+			_ = unix.Listen(int(fd), 0)
+			if null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+				defer unix.Close(null)
+				for acceptNow(int(fd), handle) {
+				}
+				// The descriptor stays, for Close, but it is no longer the socket's.
+				_ = unix.Dup3(null, int(fd), unix.O_CLOEXEC)
 			}
 		})
 	}

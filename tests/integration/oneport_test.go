@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -313,13 +315,16 @@ func TestOnePortSessionSurvivesReload(t *testing.T) {
 }
 
 // TestOnePortParallel has 200 clients that must get their own answers only, while the config is reloaded. Each
-// connection carries one request: a request on a kept-alive connection may meet the old server's end in any Caddy.
+// connection carries one request: a request on a kept-alive connection may meet the old server's end in any Caddy. A
+// connection that the kernel resets while it is made, since for a moment of each reload there is a second socket (see
+// docs/decisions.md), is made again; there may be one of these for each reload and hundred clients.
 func TestOnePortParallel(t *testing.T) {
 	const clients, requests, reloads = 200, 5, 4
+	const mostResets = reloads * clients / 100
 	l := newLab(t)
 	p := startOnePort(l, passthrough(l.digester("pass")), whoAmI)
 	var wait sync.WaitGroup
-	var answered atomic.Int64
+	var answered, resets atomic.Int64
 	for i := range clients {
 		wait.Go(func() {
 			var local atomic.Pointer[string]
@@ -327,11 +332,12 @@ func TestOnePortParallel(t *testing.T) {
 			for j := range requests {
 				if i%10 == 9 {
 					hello := named("pass.test", fmt.Sprintf("id-%d-%d", i, j))
-					if got, err := p.ask(0, hello); err != nil || got != digest("pass", hello) {
+					got, err := retried(&resets, func() (string, error) { return p.ask(0, hello) })
+					if err != nil || got != digest("pass", hello) {
 						t.Errorf("passthrough %d/%d: got %q, %v", i, j, got, err)
 					}
 				} else if path := fmt.Sprintf("/%d/%d", i, j); true {
-					got, err := fetch(client, path)
+					got, err := retried(&resets, func() (string, error) { return fetch(client, path) })
 					if err != nil || !strings.HasPrefix(got, *local.Load()+" ") || !strings.HasSuffix(got, " "+path) {
 						t.Errorf("client %d: got %q, %v, want %s %s", i, got, err, *local.Load(), path)
 					}
@@ -351,6 +357,19 @@ func TestOnePortParallel(t *testing.T) {
 		}
 	}
 	wait.Wait()
+	if n := resets.Load(); n > mostResets {
+		t.Errorf("connections reset by the kernel: got %d, want at most %d", n, mostResets)
+	}
+}
+
+// retried asks again, once, if the connection was reset, and counts that.
+func retried(resets *atomic.Int64, ask func() (string, error)) (string, error) {
+	got, err := ask()
+	if errors.Is(err, syscall.ECONNRESET) {
+		resets.Add(1)
+		got, err = ask()
+	}
+	return got, err
 }
 
 // TestOnePortBehindAnotherWrapper puts a wrapper in front of ours by a reload, and takes it away again: no connection
@@ -377,22 +396,36 @@ func TestOnePortBehindAnotherWrapper(t *testing.T) {
 	}
 }
 
-// askBehind requests the site on a connection that begins with a header, and returns the body.
+// askBehind requests the site on a connection that begins with a header, and returns the body. It asks again if the
+// connection is reset: where another wrapper is, or was, the kernel does that to those in the queue of a socket that goes.
 func (p *onePort) askBehind(header string) string {
 	p.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		body, err := p.tryBehind(header)
+		if err == nil {
+			return body
+		}
+		if !errors.Is(err, syscall.ECONNRESET) || time.Now().After(deadline) {
+			p.Fatal(err)
+		}
+	}
+}
+
+func (p *onePort) tryBehind(header string) (string, error) {
 	raw, err := net.Dial("tcp", p.addr)
 	if err != nil {
-		p.Fatal(err)
+		return "", err
 	}
-	_, _ = io.WriteString(raw, header)
 	c := tls.Client(raw, &tls.Config{ServerName: "www.site.test", RootCAs: p.authority().pool})
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(c, "GET /p HTTP/1.1\r\nHost: www.site.test\r\nConnection: close\r\n\r\n")
-	answer, err := io.ReadAll(c)
-	if err != nil {
-		return err.Error()
+	if _, err := io.WriteString(raw, header); err != nil {
+		return "", err
 	}
+	if _, err := io.WriteString(c, "GET /p HTTP/1.1\r\nHost: www.site.test\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(c)
 	_, body, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
-	return string(body)
+	return string(body), err
 }
