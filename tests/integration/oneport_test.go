@@ -314,64 +314,6 @@ func TestOnePortSessionSurvivesReload(t *testing.T) {
 	c.expectEnd(nil)
 }
 
-// TestOnePortParallel has 200 clients that must get their own answers only, while the config is reloaded. Each
-// connection carries one request: a request on a kept-alive connection may meet the old server's end in any Caddy. A
-// connection that the kernel resets while it is made, since for a moment of each reload there is a second socket (see
-// docs/decisions.md), is made again; there may be one of these for each reload and hundred clients.
-func TestOnePortParallel(t *testing.T) {
-	const clients, requests, reloads = 200, 5, 4
-	const mostResets = reloads * clients / 100
-	l := newLab(t)
-	p := startOnePort(l, passthrough(l.digester("pass")), whoAmI)
-	var wait sync.WaitGroup
-	var answered, resets atomic.Int64
-	for i := range clients {
-		wait.Go(func() {
-			var local atomic.Pointer[string]
-			client := p.client(i%2 == 0, &local)
-			for j := range requests {
-				if i%10 == 9 {
-					hello := named("pass.test", fmt.Sprintf("id-%d-%d", i, j))
-					got, err := retried(&resets, func() (string, error) { return p.ask(0, hello) })
-					if err != nil || got != digest("pass", hello) {
-						t.Errorf("passthrough %d/%d: got %q, %v", i, j, got, err)
-					}
-				} else if path := fmt.Sprintf("/%d/%d", i, j); true {
-					got, err := retried(&resets, func() (string, error) { return fetch(client, path) })
-					if err != nil || !strings.HasPrefix(got, *local.Load()+" ") || !strings.HasSuffix(got, " "+path) {
-						t.Errorf("client %d: got %q, %v, want %s %s", i, got, err, *local.Load(), path)
-					}
-				}
-				answered.Add(1)
-			}
-		})
-	}
-	for i := range reloads {
-		share := int64(clients * requests * (i + 1) / (reloads + 1))
-		l.eventually("a share of the requests is answered", func() (string, bool) {
-			n := answered.Load()
-			return fmt.Sprint(n), n >= share
-		})
-		if err := p.reload(); err != nil {
-			t.Error(err)
-		}
-	}
-	wait.Wait()
-	if n := resets.Load(); n > mostResets {
-		t.Errorf("connections reset by the kernel: got %d, want at most %d", n, mostResets)
-	}
-}
-
-// retried asks again, once, if the connection was reset, and counts that.
-func retried(resets *atomic.Int64, ask func() (string, error)) (string, error) {
-	got, err := ask()
-	if errors.Is(err, syscall.ECONNRESET) {
-		resets.Add(1)
-		got, err = ask()
-	}
-	return got, err
-}
-
 // TestOnePortBehindAnotherWrapper puts a wrapper in front of ours by a reload, and takes it away again: no connection
 // may come in past it, or by a socket that is still its.
 func TestOnePortBehindAnotherWrapper(t *testing.T) {
