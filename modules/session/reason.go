@@ -37,9 +37,6 @@ const (
 	prereadFirst // the first of the reasons that stand for a preread.Reason, in that type's order
 )
 
-// closeReasonCount is the number of reasons, Open included.
-const closeReasonCount = prereadFirst + CloseReason(preread.FrontClosed)
-
 // closeReasonNames has one name for each reason up to prereadFirst; the length is part of the type, so that a
 // reason without a name does not compile.
 var closeReasonNames = [prereadFirst]string{

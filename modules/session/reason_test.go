@@ -7,6 +7,9 @@ import (
 	"github.com/caddy-sluice/sluice/internal/preread"
 )
 
+// closeReasonCount is the number of reasons, Open included.
+const closeReasonCount = prereadFirst + CloseReason(preread.FrontClosed)
+
 // TestCloseReasonNames checks that each reason has a name of its own, which fits into a metric's label.
 func TestCloseReasonNames(t *testing.T) {
 	seen := make(map[string]CloseReason)
