@@ -99,6 +99,9 @@ func (p *Parser) endField(line []byte, end byte) Status {
 	case fieldFamily:
 		if string(text) == familyUnknown {
 			ok, next = true, fieldIgnored
+			if end == '\r' {
+				next = fieldEnd // the line ends here, or UNKNOWN was not the whole word
+			}
 			break
 		}
 		ok = ok && (string(text) == familyTCP4 || string(text) == familyTCP6)
