@@ -119,11 +119,11 @@ func (p *ProxyProtocol) prefixes() ([]netip.Prefix, error) {
 
 // Handle reads the hello and calls next, unless the client is gone or is not to be trusted.
 func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Of(cx)
+	sess := session.Enter(cx)
+	defer sess.Leave(h.logger)
 	if sess.Preread {
 		return next.Handle(cx)
 	}
-	defer sess.Recover(h.logger)
 	metrics.begin(sess)
 	defer sess.Handover()
 

@@ -140,12 +140,14 @@ func grow(window []byte, limit int) []byte {
 
 // record writes what the preread learned into the session.
 func record(sess *session.Session, core *preread.Core, verdict preread.Verdict) {
-	sess.Preread = true
-	sess.Reason = verdict.Reason
-	sess.PrereadTime = time.Since(sess.Start)
-	if hello := core.Hello(); hello != nil {
-		sess.Hello = keep(hello, core.ServerName())
-	}
+	sess.Set(func() {
+		sess.Preread = true
+		sess.Reason = verdict.Reason
+		sess.PrereadTime = time.Since(sess.Start)
+		if hello := core.Hello(); hello != nil {
+			sess.Hello = keep(hello, core.ServerName())
+		}
+	})
 }
 
 // keep copies what is needed of a hello out of the window, which is released once its bytes are forwarded.
@@ -167,7 +169,7 @@ const (
 
 // setClient makes the address in a PROXY header the client's, for everything that comes after.
 func setClient(cx *layer4.Connection, conn *replay.Conn, sess *session.Session, src, dst netip.AddrPort) {
-	sess.Client = net.TCPAddrFromAddrPort(unmap(src))
+	sess.Set(func() { sess.Client = net.TCPAddrFromAddrPort(unmap(src)) })
 	conn.SetAddrs(sess.Client, net.TCPAddrFromAddrPort(unmap(dst)))
 	cx.Replacer().Set(connRemoteAddr, conn.RemoteAddr())
 	cx.Replacer().Set(connLocalAddr, conn.LocalAddr())

@@ -228,8 +228,8 @@ func closes(r preread.Reason) bool {
 
 // Handle routes the connection. If no preread ran before, it reads the hello first.
 func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Of(cx)
-	defer sess.Recover(h.logger)
+	sess := session.Enter(cx)
+	defer sess.Leave(h.logger)
 	if sess.Preread {
 		return h.dispatch(cx, sess, h.resolve(sess), next)
 	}
@@ -258,10 +258,10 @@ func (h *Router) resolve(sess *session.Session) *preread.Verdict {
 
 // dispatch gives the connection to its route, or to the fallback, or closes it.
 func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v *preread.Verdict, next layer4.Handler) error {
-	sess.Reason, sess.Pattern = v.Reason, v.Match.Pattern
+	sess.Set(func() { sess.Reason, sess.Pattern = v.Reason, v.Match.Pattern })
 	if v.Reason == preread.None {
 		route := h.Routes[v.Match.Route]
-		sess.Routed, sess.Protocol, sess.Tags = true, v.Match.Protocol, route.Tags
+		sess.Set(func() { sess.Routed, sess.Protocol, sess.Tags = true, v.Match.Protocol, route.Tags })
 		metrics.routed.Inc()
 		return route.handlers.handle(cx, next)
 	}

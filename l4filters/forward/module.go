@@ -117,8 +117,8 @@ func parseUpstream(upstream string) (network, address string, err error) {
 // Handle connects to the upstream and relays. A failure that lies with the client or the upstream is no error of
 // the handler: it is in the session, for the access log and the filters.
 func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
-	sess := session.Of(cx)
-	defer sess.Recover(h.logger)
+	sess := session.Enter(cx)
+	defer sess.Leave(h.logger)
 	if sess.Reason != preread.None && !sess.Routed {
 		sess.Reject()
 		return nil
@@ -136,11 +136,11 @@ func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 // dial connects to the upstream.
 func (h *Handler) dial(sess *session.Session) (conn net.Conn, err error) {
 	start := time.Now()
-	sess.Upstream = h.upstream
+	sess.Set(func() { sess.Upstream = h.upstream })
 	offstack.Call(func() {
 		conn, err = h.dialer.DialContext(context.Background(), h.network, h.address)
 	})
-	sess.ConnectTime = time.Since(start)
+	sess.Set(func() { sess.ConnectTime = time.Since(start) })
 	if err != nil {
 		h.failed(sess, err)
 	}
@@ -177,8 +177,10 @@ func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream n
 	r.ClientSocket = bottom(cx.Conn)
 	end, err := r.Run()
 	sess.End(endReasons[end])
-	sess.BytesIn, sess.BytesOut = r.Sent(), r.Received()
-	sess.RelayTime = time.Since(start)
+	sess.Set(func() {
+		sess.BytesIn, sess.BytesOut = r.Sent(), r.Received()
+		sess.RelayTime = time.Since(start)
+	})
 	if h.logger.Core().Enabled(zap.DebugLevel) {
 		h.logEnd(sess, err)
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"github.com/mholt/caddy-l4/layer4"
 
 	"github.com/caddy-sluice/sluice/internal/replay"
+	"github.com/caddy-sluice/sluice/modules/session"
 )
 
 // handed is a connection that is given to the HTTP server.
@@ -23,6 +25,10 @@ type handed interface {
 type plainConn struct {
 	net.Conn
 	fresh *freshSet // that it is in; set before the connection is handed over
+	sess  *session.Session
+	// in and out count the bytes read and written.
+	in, out atomic.Int64
+	closing sync.Once
 	// active is set once the HTTP server has read a request, until it writes.
 	active atomic.Bool
 }
@@ -37,12 +43,14 @@ type tlsConn struct {
 func (c *tlsConn) ConnectionState() tls.ConnectionState { return c.state() }
 
 // newHanded takes the connection out of cx, whose own buffer does not outlive its handlers.
-func newHanded(cx *layer4.Connection) handed {
+func newHanded(cx *layer4.Connection, sess *session.Session) handed {
 	conn := cx.Conn
 	if pending := cx.MatchingBytes(); len(pending) > 0 {
 		conn = replay.New(conn, bytes.Clone(pending))
 	}
-	plain := &plainConn{Conn: conn}
+	plain := &plainConn{Conn: conn, sess: sess}
+	// To close it beneath would leave it open for the session.
+	sess.OnStop(func() { _ = plain.Close() })
 	if state := tlsState(cx); state != nil {
 		return &tlsConn{plain, state}
 	}
@@ -74,10 +82,19 @@ func (c *plainConn) forget() {
 	}
 }
 
+// Read reads from the connection.
+func (c *plainConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.in.Add(int64(n))
+	return n, err
+}
+
 // Write writes to the connection.
 func (c *plainConn) Write(p []byte) (int, error) {
 	c.answers()
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	c.out.Add(int64(n))
+	return n, err
 }
 
 // answers is called before each write.
@@ -87,15 +104,23 @@ func (c *plainConn) answers() {
 	}
 }
 
-// Close closes the connection.
+// Close closes the connection, which is the end of its session.
 func (c *plainConn) Close() error {
 	c.forget()
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.closing.Do(func() { c.sess.Closed(c.in.Load(), c.out.Load()) })
+	return err
 }
 
 // ReadFrom hands bulk writes to the connection, which may have a faster way than copying.
 func (c *plainConn) ReadFrom(r io.Reader) (int64, error) {
 	c.answers()
+	n, err := c.readFrom(r)
+	c.out.Add(n)
+	return n, err
+}
+
+func (c *plainConn) readFrom(r io.Reader) (int64, error) {
 	if rf, ok := c.Conn.(io.ReaderFrom); ok {
 		return rf.ReadFrom(r)
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/replay"
+	"github.com/caddy-sluice/sluice/modules/session"
 )
 
 // fake is a connection without a network.
@@ -34,6 +35,9 @@ func (f *fake) Close() error {
 	f.closed++
 	return nil
 }
+
+// newPlain returns a connection as it is handed over.
+func newPlain(conn net.Conn) *plainConn { return &plainConn{Conn: conn, sess: new(session.Session)} }
 
 // capable is a connection with ways of its own.
 type capable struct {
@@ -83,7 +87,7 @@ func TestNewHanded(t *testing.T) {
 			buf := []byte(tc.buf)
 			cx := layer4.WrapConnection(tc.conn, buf, zap.NewNop())
 			cx.SetVar(layer4.TLSConnectionStatesVarName, tc.states)
-			conn := newHanded(cx)
+			conn := newHanded(cx, session.Of(cx))
 			clear(buf) // the buffer is somebody else's from now on
 			if got, err := io.ReadAll(conn); string(got) != tc.stream || err != nil {
 				t.Errorf("got %q, %v, want %q", got, err, tc.stream)
@@ -102,7 +106,7 @@ func TestNewHanded(t *testing.T) {
 // TestPlainConn checks what passes through to the connection inside.
 func TestPlainConn(t *testing.T) {
 	inner := &capable{fake: newFake("")}
-	c := &plainConn{Conn: inner}
+	c := newPlain(inner)
 	if n, err := c.ReadFrom(strings.NewReader("bulk")); n != 4 || err != nil || inner.bulk != 1 || inner.to.String() != "bulk" {
 		t.Errorf("got %d, %v, %d calls, %q, want one call with bulk", n, err, inner.bulk, inner.to.String())
 	}
@@ -114,7 +118,7 @@ func TestPlainConn(t *testing.T) {
 	}
 
 	simple := newFake("")
-	c = &plainConn{Conn: simple}
+	c = newPlain(simple)
 	if n, err := c.ReadFrom(strings.NewReader("bulk")); n != 4 || err != nil || simple.to.String() != "bulk" {
 		t.Errorf("got %d, %v, %q, want bulk", n, err, simple.to.String())
 	}
@@ -125,7 +129,7 @@ func TestPlainConn(t *testing.T) {
 
 // TestTrackedOf checks that our connection is found inside what the HTTP server has, and nothing in what is not ours.
 func TestTrackedOf(t *testing.T) {
-	plain := &plainConn{Conn: newFake("")}
+	plain := newPlain(newFake(""))
 	terminated := &tlsConn{plainConn: plain}
 	for _, tc := range []struct {
 		name string

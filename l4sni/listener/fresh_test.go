@@ -35,7 +35,7 @@ func TestFreshSet(t *testing.T) {
 				if set.wait(); time.Since(start) != 0 {
 					t.Error("got a wait for an empty set")
 				}
-				conn := &plainConn{Conn: newFake("")}
+				conn := newPlain(newFake(""))
 				set.add(conn)
 				if !set.busy() {
 					t.Error("got no fresh connection, want one")
@@ -53,7 +53,7 @@ func TestFreshSet(t *testing.T) {
 // TestFreshSetEmpties checks that the set keeps no connection that has been used or closed.
 func TestFreshSetEmpties(t *testing.T) {
 	var set freshSet
-	a, b := &plainConn{Conn: newFake("")}, &plainConn{Conn: newFake("")}
+	a, b := newPlain(newFake("")), newPlain(newFake(""))
 	set.add(a)
 	set.add(b)
 	stateChanged(a, http.StateActive)

@@ -59,7 +59,7 @@ func TestDeliver(t *testing.T) {
 		h := new(hub)
 		old, latest := h.enter(newListener(h)), h.enter(newListener(h))
 		old.leave()
-		conn := &plainConn{Conn: newFake("")}
+		conn := newPlain(newFake(""))
 		taken := delivery(h, conn, time.Second)
 		if got, err := latest.Accept(); got != conn || err != nil {
 			t.Errorf("got %v, %v, want the connection", got, err)
@@ -78,7 +78,7 @@ func TestDeliverWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hub)
 		leaves, stays := h.enter(newListener(h)), h.enter(newListener(h))
-		conn := &plainConn{Conn: newFake("")}
+		conn := newPlain(newFake(""))
 		taken := delivery(h, conn, time.Second)
 		synctest.Wait()
 		leaves.leave()
@@ -112,7 +112,7 @@ func TestDeliverToNobody(t *testing.T) {
 				tc.setup(h)
 				l := h.current()
 				start := time.Now()
-				if h.deliver(&plainConn{Conn: newFake("")}, 5*time.Second) {
+				if h.deliver(newPlain(newFake("")), 5*time.Second) {
 					t.Error("got taken, want not")
 				}
 				if got := time.Since(start); got != tc.want {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -66,18 +65,15 @@ func (l *listener) handle(conn net.Conn) {
 	// The matching buffer is the connection's own: the HTTP server may read from it long after this has returned.
 	cx := layer4.WrapConnection(conn, nil, l.logger)
 	cx.Context = context.WithValue(cx.Context, listenerCtxKey, l)
-	sess := session.Of(cx)
+	sess := session.Enter(cx)
 	sess.HandsOver = true
 	defer func() {
-		if p := recover(); p != nil {
-			l.logger.Error("recovered from a panic while handling a connection",
-				zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-		}
 		// The session tells, and not the error: the handlers in between may have made another one of it.
 		if sess.CloseReason() != session.HandedOver {
 			_ = conn.Close()
 		}
 	}()
+	defer sess.Leave(l.logger)
 	l.setKeepAlive(conn)
 	err := l.handler.Handle(cx)
 	if err != nil && !errors.Is(err, errHandedOver) {
@@ -103,7 +99,7 @@ func handOver(cx *layer4.Connection) error {
 		return nil
 	}
 	start := time.Now()
-	if !l.hub.deliver(newHanded(cx), handOverTimeout) {
+	if !l.hub.deliver(newHanded(cx, sess), handOverTimeout) {
 		sess.End(session.Error)
 		l.logger.Warn("no HTTP server took the connection", zap.Duration("duration", time.Since(start)))
 		return nil

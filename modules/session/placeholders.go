@@ -25,6 +25,12 @@ const (
 	placeholderCloseReason = "close_reason"
 	// client is the client's address, after a PROXY header.
 	placeholderClient = "client"
+	// peer is the address that the connection came from, whatever a PROXY header says.
+	placeholderPeer = "peer"
+	// id names the session in the admin API and in the access log.
+	placeholderID = "id"
+	// cluster is the cluster that the connection was forwarded to.
+	placeholderCluster = "cluster"
 	// upstream is the address that the connection was forwarded to.
 	placeholderUpstream = "upstream"
 	// bytes_in and bytes_out count what was delivered to the upstream and to the client.
@@ -52,9 +58,15 @@ func (s *Session) placeholder(key string) (any, bool) {
 	case placeholderReason:
 		return s.reason(), true
 	case placeholderCloseReason:
-		return s.end.String(), true
+		return s.CloseReason().String(), true
 	case placeholderClient:
 		return s.Client.String(), true
+	case placeholderPeer:
+		return s.Peer.String(), true
+	case placeholderID:
+		return s.ID(), true
+	case placeholderCluster:
+		return s.Cluster, true
 	case placeholderUpstream:
 		return s.Upstream, true
 	case placeholderBytesIn:

@@ -72,6 +72,21 @@ var closeReasonNames = [prereadFirst]string{
 // ForPreread returns the close reason of a connection that was closed because the preread rejected it.
 func ForPreread(r preread.Reason) CloseReason { return prereadFirst + CloseReason(r) - 1 }
 
+// stops says whether the reason is one that comes from outside the connection.
+func (r CloseReason) stops() bool {
+	switch r {
+	case Shutdown, Killed, Drained, EndpointUnhealthy:
+		return true
+	}
+	return false
+}
+
+// Refused says whether the connection was not admitted, so that it never was one of ours.
+func (r CloseReason) Refused() bool { return r >= AdmissionMemory && r <= AdmissionSourceIP }
+
+// closeReasons is how many reasons there are.
+const closeReasons = prereadFirst + CloseReason(preread.FrontClosed)
+
 // String returns the name used in logs, metrics and placeholders.
 func (r CloseReason) String() string {
 	if r < prereadFirst {

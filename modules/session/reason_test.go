@@ -7,13 +7,10 @@ import (
 	"github.com/caddy-sluice/sluice/internal/preread"
 )
 
-// closeReasonCount is the number of reasons, Open included.
-const closeReasonCount = prereadFirst + CloseReason(preread.FrontClosed)
-
 // TestCloseReasonNames checks that each reason has a name of its own, which fits into a metric's label.
 func TestCloseReasonNames(t *testing.T) {
 	seen := make(map[string]CloseReason)
-	for r := range closeReasonCount {
+	for r := range closeReasons {
 		name := r.String()
 		if (name == "") != (r == Open) {
 			t.Errorf("reason %d: got name %q", r, name)
@@ -36,12 +33,12 @@ func TestForPreread(t *testing.T) {
 		if want := "preread_" + r.String(); got.String() != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got < prereadFirst || got >= closeReasonCount || seen[got] {
+		if got < prereadFirst || got >= closeReasons || seen[got] {
 			t.Errorf("%v: got %d, which is not in the range or taken", r, got)
 		}
 		seen[got] = true
 	}
-	if got, want := len(seen), int(closeReasonCount-prereadFirst); got != want {
+	if got, want := len(seen), int(closeReasons-prereadFirst); got != want {
 		t.Errorf("got %d reasons, want %d", got, want)
 	}
 }

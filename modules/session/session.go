@@ -1,15 +1,14 @@
 // Package session holds what is known about one layer-4 connection: who it is, what its hello said, where it went,
 // how much it moved and why it ended. Handlers write their part, and every filter may read all of it after the
-// handlers behind it have returned.
+// handlers behind it have returned. All sessions of the process are on one list, for the admin API and for shutdown.
 package session
 
 import (
 	"net"
-	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/mholt/caddy-l4/layer4"
-	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
 	"github.com/caddy-sluice/sluice/internal/preread"
@@ -18,24 +17,32 @@ import (
 // varName is the key under which the session stands in the connection's variables.
 const varName = "sluice.session"
 
-// Session is one connection. It belongs to the goroutine that handles the connection and is not safe for
-// concurrent use.
+// Session is one connection. Its fields belong to the goroutine that handles the connection: that one reads them as it
+// likes, and writes them within Set, because others may be taking a Snapshot.
 type Session struct {
 	// Start is when the connection reached its first Sluice handler. The preread's deadline counts from here.
 	Start time.Time
 	// Client is the client's address: the peer's, or the one that a trusted PROXY header gave.
 	Client net.Addr
+	// Peer is the address that the connection came from.
+	Peer net.Addr
 	// Listener is the local address of the connection.
 	Listener net.Addr
+	// ProxyHeader is the PROXY header of the connection as it came; nil when there was none.
+	ProxyHeader []byte
 
 	// Hello is what the ClientHello said; nil before the preread, and when there was none.
 	Hello *Hello
 	// Preread is set once a preread has come to a verdict.
 	Preread bool
-	// Reason says why the preread found no route; None when it did. A fallback that takes the connection leaves it.
-	Reason preread.Reason
+	// Admitted is set once the connection has passed the gates of the process.
+	Admitted bool
 	// Routed is set when a route or a fallback has taken the connection.
 	Routed bool
+	// HandsOver is set when connections that no handler takes go on to Caddy's HTTP app.
+	HandsOver bool
+	// Reason says why the preread found no route; None when it did. A fallback that takes the connection leaves it.
+	Reason preread.Reason
 	// Pattern is the pattern of the routing table that decided.
 	Pattern string
 	// Protocol is the ALPN protocol that decided; empty when the route takes any.
@@ -43,19 +50,35 @@ type Session struct {
 	// Tags are the tags of the route taken. They are shared with the config: read only.
 	Tags map[string]string
 
+	// Cluster is the cluster that the connection was forwarded to; empty for a fixed address.
+	Cluster string
 	// Upstream is the address that the connection was forwarded to.
 	Upstream string
-	// BytesIn and BytesOut count what was delivered to the upstream and to the client.
+	// BytesIn and BytesOut count what was delivered to the upstream and to the client. While the connection is being
+	// relayed they are zero.
 	BytesIn, BytesOut int64
 	// PrereadTime, ConnectTime and RelayTime say where the connection's time went.
 	PrereadTime, ConnectTime, RelayTime time.Duration
 
-	// HandsOver is set when connections that no handler takes go on to Caddy's HTTP app.
-	HandsOver bool
-
-	end      CloseReason
+	// depth is how many handlers the connection is in, onEnd what is to be done at its end.
+	depth    int
+	onEnd    []func()
 	handover func()
 	rejected func(preread.Reason)
+	// id, prev and next are the session's place on the list. The list's mu guards them.
+	id         uint64
+	prev, next *Session
+
+	// mu guards the fields below, and all that others may read.
+	mu  sync.Mutex
+	end CloseReason
+	// conn is the connection, to be closed by Stop when nobody has said better.
+	conn net.Conn
+	stop func()
+	// moved returns the bytes delivered so far, while the connection is being relayed.
+	moved func() (in, out int64)
+	// unwound is set while the connection is in no handler, gone once a connection that was handed over has closed.
+	unwound, gone bool
 }
 
 // Hello is what a ClientHello said, copied out of the bytes it came in.
@@ -70,30 +93,51 @@ type Hello struct {
 	Size, Records int
 }
 
-// Of returns the session of cx and begins it if this is the connection's first Sluice handler.
+// Of returns the session of cx and begins it if this is the connection's first Sluice module.
 func Of(cx *layer4.Connection) *Session {
 	if s, ok := cx.GetVar(varName).(*Session); ok {
 		return s
 	}
-	s := &Session{Start: time.Now(), Client: cx.RemoteAddr(), Listener: cx.LocalAddr()}
+	s := &Session{Start: time.Now(), Client: cx.RemoteAddr(), Listener: cx.LocalAddr(), conn: cx.Conn}
+	s.Peer = s.Client
 	cx.SetVar(varName, s)
 	cx.Replacer().Map(s.placeholder)
 	return s
 }
 
+// Set runs f, which writes fields of the session.
+func (s *Session) Set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
 // End records why the connection ended. The first reason stands; later calls change nothing.
-func (s *Session) End(r CloseReason) {
-	if s.end == Open {
-		s.end = r
+func (s *Session) End(r CloseReason) { s.claim(r) }
+
+// claim is End, and reports whether r is the first.
+func (s *Session) claim(r CloseReason) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != Open {
+		return false
 	}
+	s.end = r
+	return true
+}
+
+// CloseReason returns why the connection ended; Open while it has not.
+func (s *Session) CloseReason() CloseReason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end
 }
 
 // Reject ends the connection because of its preread reason.
 func (s *Session) Reject() {
-	if s.end != Open || s.Reason == preread.None {
+	if s.Reason == preread.None || !s.claim(ForPreread(s.Reason)) {
 		return
 	}
-	s.end = ForPreread(s.Reason)
 	if s.rejected != nil {
 		s.rejected(s.Reason)
 	}
@@ -101,9 +145,6 @@ func (s *Session) Reject() {
 
 // OnReject sets f to be called by Reject. The preread uses it to count, whoever rejects the connection.
 func (s *Session) OnReject(f func(preread.Reason)) { s.rejected = f }
-
-// CloseReason returns why the connection ended; Open while it has not.
-func (s *Session) CloseReason() CloseReason { return s.end }
 
 // OnHandover sets f to be called once: by Handover, when the connection has a place to go. The preread uses it to
 // count the connections that are still under way. A function set before is called now.
@@ -119,17 +160,4 @@ func (s *Session) Handover() {
 		s.handover = nil
 		f()
 	}
-}
-
-// Recover ends the session with reason internal if the calling function panics; it must be deferred directly. A
-// fault in one connection must never take the process and all other connections with it.
-func (s *Session) Recover(logger *zap.Logger) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	s.End(Internal)
-	s.Handover()
-	logger.Error("recovered from a panic while handling a connection",
-		zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 }

@@ -91,15 +91,15 @@ func TestHandoverReplaced(t *testing.T) {
 
 // faulty is a handler that panics with value, unless that is nil.
 func faulty(s *Session, logger *zap.Logger, value any) error {
-	defer s.Recover(logger)
+	defer s.Leave(logger)
 	if value != nil {
 		panic(value)
 	}
 	return errors.New("its own")
 }
 
-// TestRecover checks what a panic becomes, and that nothing happens without one.
-func TestRecover(t *testing.T) {
+// TestLeavePanic checks what a panic becomes, and that nothing happens without one.
+func TestLeavePanic(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		ended CloseReason // before
@@ -114,11 +114,11 @@ func TestRecover(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
-			var s Session
+			s := Enter(newConnection(t))
 			calls := 0
 			s.OnHandover(func() { calls++ })
 			s.End(tc.ended)
-			err := faulty(&s, zap.New(core), tc.value)
+			err := faulty(s, zap.New(core), tc.value)
 			if (err != nil) != (tc.value == nil) {
 				t.Errorf("got error %v", err)
 			}

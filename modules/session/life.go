@@ -1,0 +1,122 @@
+package session
+
+import (
+	"runtime/debug"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+)
+
+// Enter returns the session of cx for a handler, which must defer Leave. The session lives, and is on the list, from
+// the first handler that enters to the last that leaves; if the connection was handed over, until that is closed.
+func Enter(cx *layer4.Connection) *Session {
+	s := Of(cx)
+	if s.depth == 0 {
+		s.Set(func() { s.unwound = false })
+		live().add(s)
+	}
+	s.depth++
+	return s
+}
+
+// Leave tells that a handler is done with the connection. It must be deferred directly: if the handler panics, it ends
+// the session with reason internal. A fault in one connection must never take the process and all other connections
+// with it.
+func (s *Session) Leave(logger *zap.Logger) {
+	if p := recover(); p != nil {
+		s.End(Internal)
+		s.Handover()
+		logger.Error("recovered from a panic while handling a connection",
+			zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+	}
+	s.depth--
+	if s.depth == 0 && s.isOver() {
+		s.finish()
+	}
+}
+
+// isOver notes that no handler has the connection, and says whether nobody else has it either.
+func (s *Session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwound = true
+	return s.end != HandedOver || s.gone
+}
+
+// Closed is called once, when a connection that was handed over is closed, from whichever goroutine closes it. in and
+// out are the bytes read from it and written to it.
+func (s *Session) Closed(in, out int64) {
+	s.mu.Lock()
+	s.BytesIn, s.BytesOut = in, out
+	s.gone = true
+	over := s.unwound
+	s.mu.Unlock()
+	if over {
+		s.finish()
+	}
+}
+
+// OnEnd sets f to be called when the session ends, by whoever ends it. What was set last is called first. Permits are
+// given back like this, and the access log writes its line.
+func (s *Session) OnEnd(f func()) { s.onEnd = append(s.onEnd, f) }
+
+// finish does what was left to be done at the session's end.
+func (s *Session) finish() {
+	for i := len(s.onEnd) - 1; i >= 0; i-- {
+		guarded(s.onEnd[i])
+	}
+	s.onEnd = nil
+	live().remove(s)
+	metrics.closed(s)
+}
+
+// guarded calls f and keeps a panic in it from going further.
+func guarded(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			caddy.Log().Named("sluice.session").Error("recovered from a panic at the end of a connection",
+				zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+		}
+	}()
+	f()
+}
+
+// OnStop sets how the connection is stopped from outside, in place of closing it: while it is being relayed, for
+// example. nil goes back to that. f must not block. If the session was stopped already, f is called at once.
+func (s *Session) OnStop(f func()) {
+	s.mu.Lock()
+	s.stop = f
+	stopped := s.end.stops()
+	s.mu.Unlock()
+	if stopped && f != nil {
+		f()
+	}
+}
+
+// Stop ends the connection from outside, for a reason such as killed or shutdown. It returns at once; the handlers go
+// through their usual end. It reports whether the connection was not ending already. One that was handed over
+// keeps that reason and is closed.
+func (s *Session) Stop(r CloseReason) bool {
+	s.mu.Lock()
+	handed := s.end == HandedOver && !s.gone
+	stopping := s.end == Open || handed
+	if s.end == Open {
+		s.end = r
+	}
+	stop := s.stop
+	s.mu.Unlock()
+	if !stopping {
+		return false
+	}
+	if stop == nil {
+		_ = s.conn.Close()
+		return true
+	}
+	stop()
+	return true
+}
+
+// OnMoved sets f to tell how many bytes were delivered to the upstream and to the client so far. nil says that BytesIn
+// and BytesOut do.
+func (s *Session) OnMoved(f func() (in, out int64)) { s.Set(func() { s.moved = f }) }
