@@ -21,7 +21,10 @@ const (
 )
 
 // coreNames are the packages that decide from bytes, numbers and times that they are given.
-var coreNames = []string{"internal/clienthello", "internal/preread", "internal/proxyheader", "internal/snitable"}
+var coreNames = []string{
+	"internal/clienthello", "internal/lifetime", "internal/netguard", "internal/permit", "internal/preread",
+	"internal/proxyheader", "internal/snitable",
+}
 
 // ours turns paths below the module into import paths.
 func ours(rel ...string) []string {
@@ -44,8 +47,9 @@ type rule struct {
 // host are the imports that every module has a use for.
 var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
-	ours("internal/clienthello", "internal/preread", "internal/proxyheader", "internal/snitable", "internal/prom",
-		"internal/offstack", "internal/relay", "internal/replay", "caddyfile/...", "modules/addrcheck", "modules/session"),
+	ours(slices.Clone(coreNames)...),
+	ours("internal/prom", "internal/guarddial", "internal/offstack", "internal/relay", "internal/replay",
+		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/session"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
@@ -57,9 +61,12 @@ var rules = []rule{
 		denyStd:  []string{"net", "net/http", "os", "os/exec", "syscall", "log", "log/slog", "crypto/tls", "math/rand", "math/rand/v2"},
 	},
 	{name: "the relay knows sockets, but no Caddy", packages: []string{"internal/relay"}, allow: []string{"golang.org/x/sys/unix"}},
+	{name: "socket options know sockets only", packages: []string{"internal/sockopt"}, allow: []string{"golang.org/x/sys/unix"}},
+	{name: "the guarded dialer knows the guard and sockets", packages: []string{"internal/guarddial"}, allow: ours("internal/netguard", "internal/sockopt")},
 	{name: "replay knows connections only", packages: []string{"internal/replay"}},
 	{name: "offstack knows functions only", packages: []string{"internal/offstack"}},
 	{name: "prom knows the metrics library only", packages: []string{"internal/prom"}, allow: []string{promPath}},
+	{name: "the test kit's name server knows messages only", packages: []string{"internal/testkit/dns"}, allow: []string{"golang.org/x/net/dns/dnsmessage"}},
 	{
 		name:     "the test kit knows Caddy and the cores, but no module of ours",
 		packages: []string{"internal/testkit/..."},
