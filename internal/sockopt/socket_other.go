@@ -1,0 +1,14 @@
+//go:build !linux
+
+package sockopt
+
+import (
+	"net"
+	"time"
+)
+
+// setUserTimeout does nothing: the option is Linux's.
+func setUserTimeout(net.Conn, time.Duration) error { return nil }
+
+// SinceLastByte returns how long ago the last byte arrived. It reports false, since only Linux tells.
+func SinceLastByte(net.Conn) (time.Duration, bool) { return 0, false }
