@@ -9,22 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/internal/replay"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
 // load provisions a handler, with a logger whose entries can be looked at.
 func load(t *testing.T, config string) (*Handler, *observer.ObservedLogs, error) {
 	t.Helper()
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
-	t.Cleanup(cancel)
-	mod, err := ctx.LoadModuleByID("layer4.handlers.forward", []byte(config))
+	mod, err := modules.Load(t, "layer4.handlers.forward", config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,31 @@
+// Package modules loads single modules in tests, as Caddy does.
+package modules
+
+import (
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Context returns the context of a config that has no app yet: each is made, with its defaults, when a module asks for
+// it. What is loaded in the context is cleaned up when the test ends.
+func Context(t testing.TB) caddy.Context {
+	t.Helper()
+	config := &caddy.Config{
+		Admin:   &caddy.AdminConfig{Disabled: true},
+		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)}}}},
+	}
+	base, err := caddy.ProvisionContext(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := caddy.NewContext(base)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Load provisions a module from its JSON.
+func Load(t testing.TB, id, json string) (any, error) {
+	t.Helper()
+	return Context(t).LoadModuleByID(id, []byte(json))
+}

@@ -1,0 +1,98 @@
+// Package sluiceapp is the app `sluice`: what belongs to the process and not to one route. It admits connections, says
+// what addresses may be connected to, and ends what is left when the process exits.
+package sluiceapp
+
+import (
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/session"
+)
+
+// appName is the name of the app.
+const appName = "sluice"
+
+func init() {
+	caddy.RegisterModule(&App{})
+}
+
+// App is the app `sluice`. It is there, with its defaults, as soon as a config has one of our layer-4 modules.
+type App struct {
+	// The limits of the process.
+	Admission *Admission `json:"admission,omitempty"`
+
+	// How long connections may go on when the process exits, before they are ended. `0s` ends them at once. Range: 0 to
+	// `1h`. Default: `4s`, since the systemd unit that Caddy ships with kills after 5. No placeholders.
+	ShutdownGrace *caddy.Duration `json:"shutdown_grace,omitempty"`
+
+	// How many bytes the first bytes of connections may take that are not decided yet, all together. Past it new ones are
+	// refused. Range: 1 MiB to 64 GiB. Default: 64 MiB. No placeholders.
+	PrereadMemory int64 `json:"preread_memory,omitempty"`
+
+	// Which addresses of upstreams are checked before they are connected to: `dns` (those that come from DNS or from a
+	// placeholder), `strict` (all) or `off` (none). A handler's `guard` comes first. Default: `dns`.
+	Guard netguard.Mode `json:"guard,omitempty"`
+
+	grace  time.Duration
+	state  *state
+	logger *zap.Logger
+
+	// mu guards checked.
+	mu sync.Mutex
+	// checked has what Once was called for.
+	checked map[any]error
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  appName,
+		New: func() caddy.Module { return new(App) },
+	}
+}
+
+// Of returns the app of the config that is being provisioned.
+func Of(ctx caddy.Context) (*App, error) {
+	app, err := ctx.App(appName)
+	if err != nil {
+		return nil, err
+	}
+	return app.(*App), nil
+}
+
+// Once calls f if it is the first time that it is asked for key under this config, and returns what f returned then. It
+// is for checks of the whole config, which the first module that is provisioned makes for all.
+func (a *App) Once(key any, f func() error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err, done := a.checked[key]; done {
+		return err
+	}
+	err := f()
+	if a.checked == nil {
+		a.checked = make(map[any]error)
+	}
+	a.checked[key] = err
+	return err
+}
+
+// Start does nothing: the modules of other apps do the work.
+func (a *App) Start() error { return nil }
+
+// Stop does nothing yet.
+func (a *App) Stop() error { return nil }
+
+// Admit lets a connection pass the gates of the process, in this order: memory, open files, connections. It reports
+// false if one refuses: then the session has ended, the refusal is counted, and the connection is to be closed without
+// a byte. What it takes is given back at the session's end. Each session is asked for once.
+func (a *App) Admit(sess *session.Session) bool {
+	if sess.Admitted {
+		return true
+	}
+	sess.Admitted = true
+	return true
+}

@@ -1,0 +1,65 @@
+package sluiceapp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/modules/session"
+)
+
+const (
+	// defaultGrace leaves a second of the five that systemd gives Caddy between SIGTERM and SIGKILL.
+	defaultGrace = 4 * time.Second
+	maxGrace     = time.Hour
+	// defaultPrereadMemory is room for 2,000 windows of the largest default size, or 64,000 of the first size.
+	defaultPrereadMemory = 64 << 20
+	minPrereadMemory     = 1 << 20
+	maxPrereadMemory     = 64 << 30
+	// stateKey is the key of the one state in its pool.
+	stateKey = "state"
+)
+
+// Provision checks the settings and sets the defaults.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.logger = ctx.Logger()
+	a.grace = defaultGrace
+	if a.ShutdownGrace != nil {
+		a.grace = time.Duration(*a.ShutdownGrace)
+	}
+	if a.grace < 0 || a.grace > maxGrace {
+		return fmt.Errorf("shutdown_grace: %v is out of range, 0s to %v", a.grace, maxGrace)
+	}
+	if a.PrereadMemory == 0 {
+		a.PrereadMemory = defaultPrereadMemory
+	}
+	if a.PrereadMemory < minPrereadMemory || a.PrereadMemory > maxPrereadMemory {
+		return fmt.Errorf("preread_memory: %d is out of range, %d to %d", a.PrereadMemory, minPrereadMemory, maxPrereadMemory)
+	}
+	if err := session.Register(ctx.GetMetricsRegistry()); err != nil {
+		return err
+	}
+	pooled, _, err := states.LoadOrNew(stateKey, func() (caddy.Destructor, error) { return new(state), nil })
+	if err != nil {
+		return err
+	}
+	a.state = pooled.(*state)
+	return nil
+}
+
+// Cleanup gives back what Provision took.
+func (a *App) Cleanup() error {
+	if a.state == nil {
+		return nil
+	}
+	_, err := states.Delete(stateKey)
+	return err
+}
+
+// Interface guards
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)
