@@ -1,0 +1,177 @@
+// Package guarddial opens TCP connections to addresses that the guard permits, and to no others.
+//
+// A name is resolved here, all its addresses are judged, and the addresses that were judged are the ones that are
+// dialled: a name server that answers something else the next time it is asked gains nothing. The address that the
+// socket is about to connect to is judged once more. It is a dialer for TCP: it knows of no forward proxy, and proxy
+// variables of the environment mean nothing to it.
+package guarddial
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/internal/sockopt"
+)
+
+const (
+	// maxAttempts is how many addresses of a name are tried. All of them are judged. With the usual limit of ten
+	// seconds there is not even time for as many that don't answer.
+	maxAttempts = 16
+	// minAttempt is the least time that an address gets, as long as there is that much: the kernel sends a lost SYN
+	// again after one second (RFC 6298 §2).
+	minAttempt = 2 * time.Second
+)
+
+// Dialer opens connections. The zero value resolves as the process does and guards what came from a name. It is safe for
+// concurrent use.
+type Dialer struct {
+	// Resolver finds the addresses of names. nil: net.DefaultResolver.
+	Resolver *net.Resolver
+	// Mode says which addresses are judged.
+	Mode netguard.Mode
+	// KeepAlive is set on each connection.
+	KeepAlive sockopt.KeepAlive
+
+	// dial connects to one address. nil: it is the dialer's own method. Tests count and redirect with it.
+	dial func(ctx context.Context, dialer *net.Dialer, address string) (net.Conn, error)
+}
+
+// ResolveError says that a name has no addresses, or that they could not be found out in time.
+type ResolveError struct {
+	// Host is the name.
+	Host string
+	// Err is the resolver's error, most often a *net.DNSError. Through it shows that the context ended.
+	Err error
+}
+
+// Error names the host and the reason.
+func (e *ResolveError) Error() string { return fmt.Sprintf("resolving %q: %v", e.Host, e.Err) }
+
+// Unwrap returns the resolver's error.
+func (e *ResolveError) Unwrap() error { return e.Err }
+
+// Dial connects to a port of a host: a name, or an IP literal, in brackets or not. trusted means that the operator wrote
+// the host. An IP literal is then his choice, and is judged in strict mode only; one that a client had a part in is
+// judged like an answer of the name server.
+//
+// The addresses of a name are tried in the resolver's order until one connects, at most 16 of them. Each gets an equal
+// share of the time that ctx leaves, but at least two seconds if there are as many.
+//
+// The error is a *ResolveError, or a *netguard.Refused, with which nothing was sent to any of the addresses; any other
+// means that none of the addresses could be connected to, and wraps the error of the last one tried.
+func (d *Dialer) Dial(ctx context.Context, host string, port uint16, trusted bool) (net.Conn, error) {
+	addrs, literal, err := d.resolve(ctx, host)
+	if err != nil {
+		return nil, &ResolveError{Host: host, Err: err}
+	}
+	var dialer net.Dialer
+	if d.Mode.Checks(literal && trusted) {
+		if err := netguard.Check(host, addrs); err != nil {
+			return nil, err
+		}
+		dialer.ControlContext = judge(host)
+	}
+	conn, err := d.first(ctx, &dialer, addrs, port)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %q: %w", host, err)
+	}
+	return conn, nil
+}
+
+// resolve returns the addresses of a host, at least one, and whether the host is an IP literal.
+func (d *Dialer) resolve(ctx context.Context, host string) (addrs []netip.Addr, literal bool, err error) {
+	if addr, err := netip.ParseAddr(unbracket(host)); err == nil {
+		return []netip.Addr{addr.Unmap()}, true, nil
+	}
+	resolver := d.Resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	addrs, err = resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(addrs) == 0 {
+		return nil, false, &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+	}
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	return addrs, false, nil
+}
+
+// unbracket returns what is between brackets, if the host is.
+func unbracket(host string) string {
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		if inner, ok = strings.CutSuffix(inner, "]"); ok {
+			return inner
+		}
+	}
+	return host
+}
+
+// judge returns the check of the address that a socket is about to connect to.
+func judge(host string) func(context.Context, string, string, syscall.RawConn) error {
+	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		target, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("judging the address: %w", err)
+		}
+		return netguard.Check(host, []netip.Addr{target.Addr()})
+	}
+}
+
+// first tries the addresses one after the other and returns the first connection.
+func (d *Dialer) first(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port uint16) (net.Conn, error) {
+	addrs = addrs[:min(len(addrs), maxAttempts)]
+	var failed error
+	for i, addr := range addrs {
+		conn, err := d.attempt(ctx, dialer, netip.AddrPortFrom(addr, port), len(addrs)-i)
+		if err == nil {
+			return conn, nil
+		}
+		failed = err
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failed
+}
+
+// attempt connects to one address. left is how many addresses there are to try, this one included.
+func (d *Dialer) attempt(ctx context.Context, dialer *net.Dialer, target netip.AddrPort, left int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, share(time.Until(end), left))
+		defer cancel()
+	}
+	dial := d.dial
+	if dial == nil {
+		dial = dialTCP
+	}
+	conn, err := dial(ctx, dialer, target.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := d.KeepAlive.Apply(conn); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("setting keepalive: %w", err)
+	}
+	return conn, nil
+}
+
+// dialTCP connects to one address.
+func dialTCP(ctx context.Context, dialer *net.Dialer, address string) (net.Conn, error) {
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// share returns how much of the remaining time the next of so many addresses gets.
+func share(remaining time.Duration, left int) time.Duration {
+	return max(remaining/time.Duration(left), min(minAttempt, remaining))
+}
