@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/modules/sockets"
 )
 
 // hubs has one hub for each address that is listened on, by network and address.
@@ -45,13 +47,13 @@ func (h *hub) join(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listeners = append(h.listeners, l)
-	socket := socketOf(l.base)
+	socket := sockets.Of(l.base)
 	l.bare = socket != nil
 	switch {
 	case !l.bare:
 		go h.accept(l.base)
 	case h.socket != nil:
-		retire(socket, h.handle)
+		sockets.Retire(socket, h.handle)
 	default:
 		h.keep(socket, l)
 	}
@@ -59,7 +61,7 @@ func (h *hub) join(l *listener) {
 
 // keep makes the socket of the first listener the one that stays.
 func (h *hub) keep(socket *net.TCPListener, l *listener) {
-	twin, err := duplicate(socket)
+	twin, err := sockets.Duplicate(socket)
 	if err != nil {
 		go h.accept(l.base)
 		return
@@ -75,7 +77,7 @@ func (h *hub) leave(l *listener) {
 	defer h.mu.Unlock()
 	h.listeners = slices.DeleteFunc(h.listeners, func(other *listener) bool { return other == l })
 	if h.socket != nil && !slices.ContainsFunc(h.listeners, func(other *listener) bool { return other.bare }) {
-		retire(h.socket, h.handle)
+		sockets.Retire(h.socket, h.handle)
 		h.socket = nil
 	}
 }

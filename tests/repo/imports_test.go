@@ -49,7 +49,7 @@ var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours(slices.Clone(coreNames)...),
 	ours("internal/prom", "internal/guarddial", "internal/offstack", "internal/relay", "internal/replay",
-		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/session"),
+		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/session", "modules/sluiceapp", "modules/sockets"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
@@ -78,6 +78,7 @@ var rules = []rule{
 		allow:    []string{caddyPath, configPath + "/...", httpPath, "github.com/dustin/go-humanize"},
 	},
 	{name: "the address check is the one place that looks into the HTTP app", packages: []string{"modules/addrcheck"}, allow: []string{caddyPath, httpPath, layer4Path}},
+	{name: "sockets know Caddy's listeners", packages: []string{"modules/sockets"}, allow: []string{caddyPath, "golang.org/x/sys/unix"}},
 	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
 	{
 		name:     "the listener wrapper sits in the HTTP app's server",

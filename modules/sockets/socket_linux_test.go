@@ -1,4 +1,4 @@
-package listener
+package sockets
 
 import (
 	"net"
@@ -8,7 +8,7 @@ import (
 // checkOwnSocket checks that the socket of a listener that Caddy made is found.
 func checkOwnSocket(t *testing.T, own net.Listener) {
 	t.Helper()
-	got := socketOf(own)
+	got := Of(own)
 	if got == nil {
 		t.Fatalf("got no socket in a %T of Caddy, want one", own)
 	}

@@ -1,4 +1,5 @@
-package listener
+// Package sockets gets at the sockets beneath Caddy's listeners, so that one can be closed without losing a connection.
+package sockets
 
 import (
 	"net"
@@ -10,10 +11,10 @@ import (
 // caddyPkg is the package of Caddy's own listener types.
 var caddyPkg = reflect.TypeFor[caddy.Config]().PkgPath()
 
-// socketOf returns the TCP socket of a listener that Caddy made: a struct of its own around it, without a method that
+// Of returns the TCP socket of a listener that Caddy made: a struct of its own around it, without a method that
 // gives it out. It returns nil for any other listener, for example one of another listener wrapper, whose work must
 // not be skipped.
-func socketOf(ln net.Listener) *net.TCPListener {
+func Of(ln net.Listener) *net.TCPListener {
 	v := reflect.Indirect(reflect.ValueOf(ln))
 	if v.Kind() != reflect.Struct || v.Type().PkgPath() != caddyPkg {
 		return nil
@@ -26,8 +27,8 @@ func socketOf(ln net.Listener) *net.TCPListener {
 	return socket
 }
 
-// duplicate returns another listener on the same socket, which lives on when the first is closed.
-func duplicate(socket *net.TCPListener) (*net.TCPListener, error) {
+// Duplicate returns another listener on the same socket, which lives on when the first is closed.
+func Duplicate(socket *net.TCPListener) (*net.TCPListener, error) {
 	file, err := socket.File()
 	if err != nil {
 		return nil, err

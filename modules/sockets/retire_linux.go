@@ -1,4 +1,4 @@
-package listener
+package sockets
 
 import (
 	"net"
@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retire closes a socket that another one replaces. The connections already in its queue are handled first. The kernel
+// Retire closes a socket that another one replaces. The connections already in its queue are handled first. The kernel
 // resets one that comes between the last look into the queue and the close, so there is nothing between the two, and
 // the queue is made as short as it can be: while it is full, clients are not refused but try again.
-func retire(socket *net.TCPListener, handle func(net.Conn)) {
+func Retire(socket *net.TCPListener, handle func(net.Conn)) {
 	if raw, err := socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			_ = unix.Listen(int(fd), 0)

@@ -1,4 +1,4 @@
-package listener
+package sockets
 
 import (
 	"net"
@@ -23,7 +23,7 @@ func TestRetire(t *testing.T) {
 		want[client.LocalAddr().String()] = true
 	}
 	handled := make(chan net.Conn, queued)
-	retire(ln.(*net.TCPListener), func(conn net.Conn) { handled <- conn })
+	Retire(ln.(*net.TCPListener), func(conn net.Conn) { handled <- conn })
 	late := time.After(5 * time.Second)
 	for range queued {
 		select {
@@ -44,5 +44,5 @@ func TestRetire(t *testing.T) {
 		_ = conn.Close()
 		t.Error("got a connection to a socket that is closed")
 	}
-	retire(ln.(*net.TCPListener), func(net.Conn) { t.Error("got a connection from a closed socket") })
+	Retire(ln.(*net.TCPListener), func(net.Conn) { t.Error("got a connection from a closed socket") })
 }
