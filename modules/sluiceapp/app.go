@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/netguard"
@@ -39,7 +40,12 @@ type App struct {
 
 	grace  time.Duration
 	state  *state
+	ctx    caddy.Context
 	logger *zap.Logger
+	// layer4 is the layer4 app of the same config, if there is one.
+	layer4 *layer4.App
+	// exitBy is when sessions are ended, once the process exits.
+	exitBy time.Time
 
 	// mu guards checked.
 	mu sync.Mutex
@@ -79,12 +85,6 @@ func (a *App) Once(key any, f func() error) error {
 	a.checked[key] = err
 	return err
 }
-
-// Start does nothing: the modules of other apps do the work.
-func (a *App) Start() error { return nil }
-
-// Stop does nothing yet.
-func (a *App) Stop() error { return nil }
 
 // Admit lets a connection pass the gates of the process, in this order: memory, open files, connections. It reports
 // false if one refuses: then the session has ended, the refusal is counted, and the connection is to be closed without

@@ -23,7 +23,7 @@ const (
 
 // Provision checks the settings and sets the defaults.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.logger = ctx.Logger()
+	a.ctx, a.logger = ctx, ctx.Logger()
 	a.grace = defaultGrace
 	if a.ShutdownGrace != nil {
 		a.grace = time.Duration(*a.ShutdownGrace)
@@ -38,6 +38,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("preread_memory: %d is out of range, %d to %d", a.PrereadMemory, minPrereadMemory, maxPrereadMemory)
 	}
 	if err := session.Register(ctx.GetMetricsRegistry()); err != nil {
+		return err
+	}
+	if err := a.watchStop(ctx); err != nil {
 		return err
 	}
 	pooled, _, err := states.LoadOrNew(stateKey, func() (caddy.Destructor, error) { return new(state), nil })

@@ -79,6 +79,16 @@ var rules = []rule{
 	},
 	{name: "the address check is the one place that looks into the HTTP app", packages: []string{"modules/addrcheck"}, allow: []string{caddyPath, httpPath, layer4Path}},
 	{name: "sockets know Caddy's listeners", packages: []string{"modules/sockets"}, allow: []string{caddyPath, "golang.org/x/sys/unix"}},
+	{
+		name:     "the app has the process's own business",
+		packages: []string{"modules/sluiceapp"},
+		allow:    slices.Concat(host, ours("internal/pressure"), []string{eventsPath, configPath + "/httpcaddyfile"}),
+	},
+	{
+		name:     "pressure reads the process",
+		packages: []string{"internal/pressure"},
+		allow:    []string{"github.com/prometheus/procfs", "github.com/KimMachineGun/automemlimit/memlimit"},
+	},
 	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
 	{
 		name:     "the listener wrapper sits in the HTTP app's server",
