@@ -146,11 +146,8 @@ func (d *Dialer) first(ctx context.Context, dialer *net.Dialer, addrs []netip.Ad
 
 // attempt connects to one address. left is how many addresses there are to try, this one included.
 func (d *Dialer) attempt(ctx context.Context, dialer *net.Dialer, target netip.AddrPort, left int) (net.Conn, error) {
-	if end, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, share(time.Until(end), left))
-		defer cancel()
-	}
+	ctx, cancel := withShare(ctx, left)
+	defer cancel()
 	dial := d.dial
 	if dial == nil {
 		dial = dialTCP
@@ -169,6 +166,17 @@ func (d *Dialer) attempt(ctx context.Context, dialer *net.Dialer, target netip.A
 // dialTCP connects to one address.
 func dialTCP(ctx context.Context, dialer *net.Dialer, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// withShare gives the next of so many addresses its share of the time that ctx leaves. One that gets all of it has ctx
+// itself, which is then seen to be at its end when the attempt is.
+func withShare(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+	end, limited := ctx.Deadline()
+	remaining := time.Until(end)
+	if own := share(remaining, left); limited && own < remaining {
+		return context.WithTimeout(ctx, own)
+	}
+	return ctx, func() {}
 }
 
 // share returns how much of the remaining time the next of so many addresses gets.
