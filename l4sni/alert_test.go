@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-sluice/sluice/internal/linger"
 	"github.com/caddy-sluice/sluice/internal/preread"
 )
 
@@ -51,9 +52,9 @@ func TestAlertDrain(t *testing.T) {
 			_, _ = c.Write(make([]byte, 100))
 			_ = c.CloseWrite()
 		}, 0, 100},
-		{"stays_silent", func(*duplex) {}, drainTime, 0},
-		{"keeps_sending", func(c *duplex) { flood(c, 1000, 0) }, 0, drainBytes},
-		{"keeps_sending_slowly", func(c *duplex) { flood(c, 1, 300*time.Millisecond) }, drainTime, 4},
+		{"stays_silent", func(*duplex) {}, linger.MaxTime, 0},
+		{"keeps_sending", func(c *duplex) { flood(c, 1000, 0) }, 0, linger.MaxBytes},
+		{"keeps_sending_slowly", func(c *duplex) { flood(c, 1, 300*time.Millisecond) }, linger.MaxTime, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -91,8 +92,8 @@ func TestAlertNotRead(t *testing.T) {
 		_, server := newDuplex(t)
 		start := time.Now()
 		sendAlert(server, preread.SNIUnmatched)
-		if got := time.Since(start); got != drainTime {
-			t.Errorf("got an end after %v, want %v", got, drainTime)
+		if got := time.Since(start); got != linger.MaxTime {
+			t.Errorf("got an end after %v, want %v", got, linger.MaxTime)
 		}
 		if server.halfClosed {
 			t.Error("got a half-close behind an alert that was not written")
