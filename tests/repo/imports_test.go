@@ -48,7 +48,7 @@ type rule struct {
 var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours(slices.Clone(coreNames)...),
-	ours("internal/prom", "internal/guarddial", "internal/offstack", "internal/relay", "internal/replay",
+	ours("internal/prom", "internal/guarddial", "internal/linger", "internal/offstack", "internal/relay", "internal/replay",
 		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/session", "modules/sluiceapp", "modules/sockets"),
 )
 
@@ -64,6 +64,7 @@ var rules = []rule{
 	{name: "socket options know sockets only", packages: []string{"internal/sockopt"}, allow: []string{"golang.org/x/sys/unix"}},
 	{name: "the guarded dialer knows the guard and sockets", packages: []string{"internal/guarddial"}, allow: ours("internal/netguard", "internal/sockopt")},
 	{name: "replay knows connections only", packages: []string{"internal/replay"}},
+	{name: "linger knows connections only", packages: []string{"internal/linger"}},
 	{name: "offstack knows functions only", packages: []string{"internal/offstack"}},
 	{name: "prom knows the metrics library only", packages: []string{"internal/prom"}, allow: []string{promPath}},
 	{name: "the test kit's name server knows messages only", packages: []string{"internal/testkit/dns"}, allow: []string{"golang.org/x/net/dns/dnsmessage"}},
@@ -101,6 +102,11 @@ var rules = []rule{
 		allow: slices.Concat(host, ours("l4sni", "l4sni/listener"), []string{
 			caddyPath + "/cmd", "github.com/spf13/cobra", "golang.org/x/crypto/cryptobyte", "golang.org/x/net/idna",
 		}),
+	},
+	{
+		name:     "forward takes the settings for TLS to an upstream from Caddy's reverse proxy, and PROXY headers from their library",
+		packages: []string{"l4filters/forward"},
+		allow:    slices.Concat(host, []string{httpPath + "/reverseproxy", "github.com/pires/go-proxyproto"}),
 	},
 	{name: "layer-4 modules know neither each other nor the HTTP app", packages: []string{"l4sni", "l4filters/*"}, allow: host},
 	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...")...)},
