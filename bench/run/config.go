@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// accessLog is the logger of the access log.
+const accessLog = "layer4.handlers.access_log"
+
 // object is a JSON object.
 type object = map[string]any
 
@@ -18,8 +21,12 @@ type layer4Route struct {
 // caddyConfig is the configuration of a Caddy with one layer-4 server. The admin endpoint is on, for forced collections.
 func caddyConfig(addr, admin string, routes []layer4Route) ([]byte, error) {
 	return json.Marshal(object{
-		"admin":   object{"listen": admin, "config": object{"persist": false}},
-		"logging": object{"logs": object{"default": object{"level": "ERROR"}}},
+		"admin": object{"listen": admin, "config": object{"persist": false}},
+		"logging": object{"logs": object{
+			"default": object{"level": "ERROR", "exclude": []string{accessLog}},
+			// Lines are made, and thrown away.
+			"access": object{"level": "INFO", "include": []string{accessLog}, "writer": object{"output": "discard"}},
+		}},
 		"apps": object{"layer4": object{"servers": object{
 			"bench": object{"listen": []string{addr}, "routes": routes},
 		}}},

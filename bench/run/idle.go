@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddy-sluice/sluice/bench/internal/load"
@@ -31,7 +32,7 @@ var idleProxies = []struct {
 	name  string
 	start func(l *lab, ctx context.Context, name string, names []string) (proxy, error)
 }{
-	{"sluice", startSluice}, {"caddy-l4", (*lab).runStock}, {"haproxy", (*lab).runHAProxy},
+	{"sluice", startSluice}, {"sluice, all filters", (*lab).runFiltered}, {"caddy-l4", (*lab).runStock}, {"haproxy", (*lab).runHAProxy},
 }
 
 // idle holds connections that do nothing.
@@ -80,11 +81,9 @@ func idleSection(results [][]load.IdleResult) section {
 			idleProxies[i].name, decimals(rss.Median), decimals(rss.Min), decimals(rss.Max),
 			decimals(descriptors.Median), decimals(slab.Median), decimals(base.Median),
 		})
-		if i == 0 {
-			s.bars = []bar{
-				{"KiB RSS per connection", rss.Median, idleKiBLimit},
-				{"descriptors per connection", descriptors.Median, idleDescriptorLimit},
-			}
+		if name := idleProxies[i].name; strings.HasPrefix(name, "sluice") {
+			s.bars = append(s.bars, bar{name + ": KiB RSS per connection", rss.Median, idleKiBLimit},
+				bar{name + ": descriptors per connection", descriptors.Median, idleDescriptorLimit})
 		}
 	}
 	return s

@@ -1,7 +1,7 @@
 // Command run is the whole-proxy benchmark: it builds and starts Sluice's Caddy, a stock caddy-l4 and HAProxy on loopback,
 // puts the same work on each in turn, and judges the CPU time and memory of their processes. See ../README.md.
 //
-//	go run ./bench/run [-only bulk,nobody,rate,idle,splice] [-rounds 7] [-sluice FILE] [-stock FILE]
+//	go run ./bench/run [-only bulk,nobody,rate,filters,idle,splice] [-rounds 7] [-sluice FILE] [-stock FILE]
 //
 // It exits with status 1 if a bar is missed or something could not be measured.
 package main
@@ -28,7 +28,7 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{"splice", splice}, {"bulk", bulk}, {"nobody", nobody}, {"rate", rate}, {"idle", idle},
+	{"splice", splice}, {"bulk", bulk}, {"nobody", nobody}, {"rate", rate}, {"filters", filters}, {"idle", idle},
 }
 
 func main() {

@@ -45,6 +45,14 @@ func startSluice(l *lab, ctx context.Context, name string, names []string) (prox
 	return l.runSluice(ctx, name, names, nil)
 }
 
+// rateOptions is the work of opening and closing so many connections.
+func rateOptions(count int64) load.Options {
+	return load.Options{
+		Kind: load.Rate, Conns: rateConns, Count: count, Reply: rateReply, Limit: runLimit,
+		Hello: load.HelloOptions{ALPN: load.DefaultALPN},
+	}
+}
+
 // rate opens and closes connections as fast as it can, against few and many names.
 func rate(ctx context.Context, l *lab) (sections []section, err error) {
 	var proxies []proxy
@@ -57,10 +65,7 @@ func rate(ctx context.Context, l *lab) (sections []section, err error) {
 			return nil, err
 		}
 		proxies = append(proxies, p)
-		jobs[i] = load.Job{Target: p.target(list[c.names-1]), Options: load.Options{
-			Kind: load.Rate, Conns: rateConns, Count: c.count, Reply: rateReply, Limit: runLimit,
-			Hello: load.HelloOptions{ALPN: load.DefaultALPN},
-		}}
+		jobs[i] = load.Job{Target: p.target(list[c.names-1]), Options: rateOptions(c.count)}
 	}
 	samples, err := load.Interleave(ctx, jobs, l.rounds)
 	if err := errors.Join(err, check(jobs, samples)); err != nil {
