@@ -21,6 +21,9 @@ const (
 	// exitPoll is how often it is looked whether sessions are left. It is the longest that an exit is held up for
 	// nothing.
 	exitPoll = 10 * time.Millisecond
+	// quietTime is how long there must have been no session before an exit: a connection that was just accepted takes a
+	// moment to become one, and a socket whose session has ended takes one to be closed.
+	quietTime = 200 * time.Millisecond
 )
 
 // watchStop has Caddy tell when this config is about to stop. It is the one moment that is known to lie before the stop
@@ -62,31 +65,31 @@ func (a *App) Handle(context.Context, caddy.Event) error {
 // Stop ends the sessions if the process exits. They get the rest of the grace to end by themselves. A reload leaves them
 // alone: they go on with the handlers that they have.
 func (a *App) Stop() error {
-	if a.exitBy.IsZero() {
-		return nil
-	}
-	if waitForSessions(a.exitBy) {
+	if a.exitBy.IsZero() || awaitQuiet(a.exitBy, session.Pending) {
 		return nil
 	}
 	a.logger.Info("ending sessions", zap.Int("sessions", session.Pending()), zap.Duration("shutdown_grace", a.grace))
-	// One may have begun since, and one that is being handed over can't be stopped in this moment: look again.
-	for until := time.Now().Add(endTime); session.StopAll(session.Shutdown) > 0 || session.Pending() > 0; time.Sleep(exitPoll) {
-		if time.Now().After(until) {
-			a.logger.Error("sessions have not ended", zap.Int("sessions", session.Pending()))
-			return nil
-		}
+	stop := func() int { return session.StopAll(session.Shutdown) + session.Pending() }
+	if !awaitQuiet(time.Now().Add(endTime), stop) {
+		a.logger.Error("sessions have not ended", zap.Int("sessions", session.Pending()))
 	}
 	return nil
 }
 
-// waitForSessions returns when no session is left, or at the deadline. It reports whether none is left.
-func waitForSessions(deadline time.Time) bool {
-	for ; session.Pending() > 0; time.Sleep(exitPoll) {
-		if time.Now().After(deadline) {
-			return false
+// awaitQuiet returns when count has been zero for a while, or at the deadline. It reports whether it is zero.
+func awaitQuiet(deadline time.Time, count func() int) bool {
+	for since := time.Now(); ; time.Sleep(exitPoll) {
+		now := time.Now()
+		switch {
+		case count() > 0:
+			since = now
+			if now.After(deadline) {
+				return false
+			}
+		case now.Sub(since) >= quietTime:
+			return true
 		}
 	}
-	return true
 }
 
 // Interface guards
