@@ -55,6 +55,10 @@ func decode(data []byte) (s sim, ok bool) {
 	}
 	duration := func(i int) time.Duration { return time.Duration(data[i]) * unit }
 	s = sim{known: data[0]&1 != 0, limits: Limits{duration(1), duration(2), duration(3), duration(4)}, before: duration(5)}
+	if s.limits.Idle > 0 {
+		// With less, a look and a byte just after it can fall on the instant of the look before.
+		s.limits.Idle = max(s.limits.Idle, 3)
+	}
 	at := time.Duration(0)
 	for i := 6; i+1 < len(data); i += 2 {
 		at += duration(i)

@@ -61,30 +61,45 @@ func TestReleaseIsExact(t *testing.T) {
 	}
 }
 
-// crowd has workers take and give back, and checks that no more than limit are ever held.
+// crowd has workers take and give back, and checks that no more than limit are ever held. At first all of them try
+// before any of them gives back.
 func crowd(t *testing.T, limit int64, try func() bool, release func()) {
 	t.Helper()
-	var held, refused atomic.Int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 2000 {
-				if !try() {
-					refused.Add(1)
-					continue
-				}
-				if got := held.Add(1); got > limit {
-					t.Errorf("got %d held, want %d at most", got, limit)
-				}
-				runtime.Gosched()
-				held.Add(-1)
+	const workers = 8
+	var held, granted atomic.Int64
+	var tried, done sync.WaitGroup
+	tried.Add(workers)
+	for range workers {
+		done.Go(func() {
+			first := try()
+			tried.Done()
+			tried.Wait()
+			if first {
+				granted.Add(1)
 				release()
 			}
+			churn(t, limit, &held, try, release)
 		})
 	}
-	wg.Wait()
-	if refused.Load() == 0 {
-		t.Error("got no refusal: the crowd was too small to test anything")
+	done.Wait()
+	if got := granted.Load(); got != limit {
+		t.Errorf("got %d permits at first, want %d", got, limit)
+	}
+}
+
+// churn takes and gives back many times. held is what all workers hold.
+func churn(t *testing.T, limit int64, held *atomic.Int64, try func() bool, release func()) {
+	t.Helper()
+	for range 2000 {
+		if !try() {
+			continue
+		}
+		if got := held.Add(1); got > limit {
+			t.Errorf("got %d held, want %d at most", got, limit)
+		}
+		runtime.Gosched()
+		held.Add(-1)
+		release()
 	}
 }
 
