@@ -4,6 +4,7 @@ package args
 
 import (
 	"math"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -83,6 +84,20 @@ func Bytes(d *caddyfile.Dispenser) (int64, error) {
 		return 0, d.Errf("%s: %q is out of range", name, value)
 	}
 	return int64(n), nil
+}
+
+// Int returns the option's only argument as a number that is positive: in JSON zero stands for the default.
+func Int(d *caddyfile.Dispenser) (int64, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, d.Errf("%s: %q is not a positive number", name, value)
+	}
+	return n, nil
 }
 
 // Once refuses options that are given twice. The zero value is ready.

@@ -33,6 +33,9 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 	case "Bytes":
 		value, err := Bytes(d)
 		return fmt.Sprint(value), err
+	case "Int":
+		value, err := Int(d)
+		return fmt.Sprint(value), err
 	}
 	panic(function)
 }
@@ -56,6 +59,8 @@ func TestArguments(t *testing.T) {
 		{"Bytes", "opt 64KB", "64000"},
 		{"Bytes", "opt 1", "1"},
 		{"Bytes", `opt "32 KiB"`, "32768"},
+		{"Int", "opt 1", "1"},
+		{"Int", "opt 9223372036854775807", "9223372036854775807"},
 	} {
 		t.Run(tc.function+"/"+tc.line, func(t *testing.T) {
 			if got, err := read(tc.function, at(tc.line)); got != tc.want || err != nil {
@@ -90,6 +95,12 @@ func TestErrors(t *testing.T) {
 		{"Bytes", "opt 9223372036854775808", `opt: "9223372036854775808" is out of range`},
 		{"Bytes", "opt 100EiB", "opt: "},
 		{"Bytes", "opt 1 2", `opt takes one argument, got also "2"`},
+		{"Int", "opt", "opt needs an argument"},
+		{"Int", "opt 0", `opt: "0" is not a positive number`},
+		{"Int", "opt -1", `opt: "-1" is not a positive number`},
+		{"Int", "opt 1.5", `opt: "1.5" is not a positive number`},
+		{"Int", "opt 9223372036854775808", "is not a positive number"},
+		{"Int", "opt 1 2", `opt takes one argument, got also "2"`},
 	} {
 		t.Run(tc.function+"/"+tc.line, func(t *testing.T) {
 			_, err := read(tc.function, at(tc.line))
