@@ -45,6 +45,8 @@ type Session struct {
 	Reason preread.Reason
 	// Pattern is the pattern of the routing table that decided.
 	Pattern string
+	// Silent is set when the client left without having sent a byte, as health checks do.
+	Silent bool
 	// Protocol is the ALPN protocol that decided; empty when the route takes any.
 	Protocol string
 	// Tags are the tags of the route taken. They are shared with the config: read only.
