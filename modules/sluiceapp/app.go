@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/netguard"
-	"github.com/caddy-sluice/sluice/modules/session"
 )
 
 // appName is the name of the app.
@@ -39,6 +38,8 @@ type App struct {
 	Guard netguard.Mode `json:"guard,omitempty"`
 
 	grace  time.Duration
+	gates  gates
+	sheds  [gateCount]shedding
 	state  *state
 	ctx    caddy.Context
 	logger *zap.Logger
@@ -84,15 +85,4 @@ func (a *App) Once(key any, f func() error) error {
 	}
 	a.checked[key] = err
 	return err
-}
-
-// Admit lets a connection pass the gates of the process, in this order: memory, open files, connections. It reports
-// false if one refuses: then the session has ended, the refusal is counted, and the connection is to be closed without
-// a byte. What it takes is given back at the session's end. Each session is asked for once.
-func (a *App) Admit(sess *session.Session) bool {
-	if sess.Admitted {
-		return true
-	}
-	sess.Admitted = true
-	return true
 }

@@ -3,15 +3,15 @@ package sluiceapp
 import (
 	"net"
 	"net/netip"
-
-	"github.com/caddyserver/caddy/v2"
+	"sync"
 
 	"github.com/caddy-sluice/sluice/internal/permit"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-// states has the one state of the process, so that counts survive a reload.
-var states = caddy.NewUsagePool()
+// counts returns the one state of the process. Sessions outlive the config that they began under, and what they hold
+// is to count under the next one that has a limit, whatever lies between: so it is not a config's.
+var counts = sync.OnceValue(func() *state { return new(state) })
 
 // state is what is counted across configs. It holds counts only: limits are a config's.
 type state struct {
@@ -27,21 +27,14 @@ type source struct {
 	addr  netip.Addr
 }
 
-// Destruct implements caddy.Destructor.
-func (*state) Destruct() error { return nil }
-
-// Refuse ends a session that a gate did not let pass, and counts it for that gate.
-func (a *App) Refuse(sess *session.Session, gate session.CloseReason) {
-	sess.End(gate)
-}
-
 // TakeListener takes one of limit permits of a listener and reports whether there was one. It is given back at the
 // session's end. No limit is 0 or less; then the connection is counted all the same.
 func (a *App) TakeListener(sess *session.Session, listener string, limit int64) bool {
-	if !a.state.listeners.TryAcquire(listener, limit) {
+	state := a.state
+	if !state.listeners.TryAcquire(listener, limit) {
 		return false
 	}
-	sess.OnEnd(func() { a.state.listeners.Release(listener) })
+	sess.OnEnd(func() { state.listeners.Release(listener) })
 	return true
 }
 
@@ -53,11 +46,11 @@ func (a *App) TakeSource(sess *session.Session, scope string, limit int64, prefi
 	if !ok {
 		return true
 	}
-	key := source{scope, permit.SourcePrefix(tcp.AddrPort().Addr(), prefix6)}
-	if !a.state.sources.TryAcquire(key, limit) {
+	state, key := a.state, source{scope, permit.SourcePrefix(tcp.AddrPort().Addr(), prefix6)}
+	if !state.sources.TryAcquire(key, limit) {
 		return false
 	}
-	sess.OnEnd(func() { a.state.sources.Release(key) })
+	sess.OnEnd(func() { state.sources.Release(key) })
 	return true
 }
 

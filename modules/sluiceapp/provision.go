@@ -17,8 +17,6 @@ const (
 	defaultPrereadMemory = 64 << 20
 	minPrereadMemory     = 1 << 20
 	maxPrereadMemory     = 64 << 30
-	// stateKey is the key of the one state in its pool.
-	stateKey = "state"
 )
 
 // Provision checks the settings and sets the defaults.
@@ -37,27 +35,25 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.PrereadMemory < minPrereadMemory || a.PrereadMemory > maxPrereadMemory {
 		return fmt.Errorf("preread_memory: %d is out of range, %d to %d", a.PrereadMemory, minPrereadMemory, maxPrereadMemory)
 	}
+	if err := a.gates.provision(a.Admission); err != nil {
+		return fmt.Errorf("admission.%w", err)
+	}
+	a.state = counts()
 	if err := session.Register(ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}
 	if err := a.watchStop(ctx); err != nil {
 		return err
 	}
-	pooled, _, err := states.LoadOrNew(stateKey, func() (caddy.Destructor, error) { return new(state), nil })
-	if err != nil {
-		return err
-	}
-	a.state = pooled.(*state)
-	return nil
+	return Register(ctx.GetMetricsRegistry())
 }
 
-// Cleanup gives back what Provision took.
+// Cleanup ends the watch over the gates.
 func (a *App) Cleanup() error {
-	if a.state == nil {
-		return nil
+	for i := range a.sheds {
+		a.sheds[i].stop()
 	}
-	_, err := states.Delete(stateKey)
-	return err
+	return nil
 }
 
 // Interface guards

@@ -1,0 +1,141 @@
+package sluiceapp
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/internal/netguard"
+)
+
+func init() {
+	httpcaddyfile.RegisterGlobalOption(appName, parseOption)
+}
+
+// parseOption reads the global option. A second block adds to the first.
+func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
+	app := new(App)
+	if before, ok := existing.(httpcaddyfile.App); ok {
+		if err := json.Unmarshal(before.Value, app); err != nil {
+			return nil, fmt.Errorf("reading the block before: %w", err)
+		}
+	}
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: appName, Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile reads the global option. Syntax:
+//
+//	sluice {
+//		admission {
+//			max_connections    <number>
+//			memory_limit       <size>|<percent>%
+//			open_files_reserve <number>|<percent>%
+//			failure_mode       open|closed
+//		}
+//		shutdown_grace <duration>
+//		preread_memory <size>
+//		guard          dns|strict|off
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume option name
+	if d.NextArg() {
+		return d.Errf("%s takes no argument, got %q", appName, d.Val())
+	}
+	var once args.Once
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := once.Check(d); err != nil {
+			return err
+		}
+		if err := a.unmarshalOption(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmarshalOption reads the option at which d stands.
+func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "admission":
+		if a.Admission == nil {
+			a.Admission = new(Admission)
+		}
+		err = a.Admission.unmarshal(d)
+	case "shutdown_grace":
+		err = a.unmarshalGrace(d)
+	case "preread_memory":
+		a.PrereadMemory, err = args.Bytes(d)
+	case "guard":
+		err = a.unmarshalGuard(d)
+	default:
+		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory or guard", d.Val())
+	}
+	return err
+}
+
+// unmarshalGrace reads a duration that may be 0.
+func (a *App) unmarshalGrace(d *caddyfile.Dispenser) error {
+	value, err := args.One(d)
+	if err != nil {
+		return err
+	}
+	grace, err := caddy.ParseDuration(value)
+	if err != nil {
+		return d.Errf("shutdown_grace: %v", err)
+	}
+	a.ShutdownGrace = (*caddy.Duration)(&grace)
+	return nil
+}
+
+func (a *App) unmarshalGuard(d *caddyfile.Dispenser) error {
+	value, err := args.One(d)
+	if err != nil {
+		return err
+	}
+	mode, ok := netguard.ParseMode(value)
+	if !ok {
+		return d.Errf("guard: %q is not known; must be one of dns, strict, off", value)
+	}
+	a.Guard = mode
+	return nil
+}
+
+// unmarshal reads the block of limits.
+func (l *Admission) unmarshal(d *caddyfile.Dispenser) (err error) {
+	if d.NextArg() {
+		return d.Errf("admission takes no argument, got %q", d.Val())
+	}
+	var once args.Once
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := once.Check(d); err != nil {
+			return err
+		}
+		switch d.Val() {
+		case "max_connections":
+			l.MaxConnections, err = args.Int(d)
+		case "memory_limit":
+			l.MemoryLimit, err = args.One(d)
+		case "open_files_reserve":
+			l.OpenFilesReserve, err = args.One(d)
+		case "failure_mode":
+			l.FailureMode, err = args.One(d)
+		default:
+			err = d.Errf("unrecognized option %q: expected max_connections, memory_limit, open_files_reserve or failure_mode", d.Val())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Interface guards
+var _ caddyfile.Unmarshaler = (*App)(nil)
