@@ -59,6 +59,24 @@ func Duration(d *caddyfile.Dispenser) (caddy.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	return duration(d, name, value)
+}
+
+// DurationOrOff is Duration, but for the word "off", for which it returns -1.
+func DurationOrOff(d *caddyfile.Dispenser) (caddy.Duration, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err != nil {
+		return 0, err
+	}
+	if value == "off" {
+		return -1, nil
+	}
+	return duration(d, name, value)
+}
+
+// duration returns the value of the option called name.
+func duration(d *caddyfile.Dispenser, name, value string) (caddy.Duration, error) {
 	dur, err := caddy.ParseDuration(value)
 	if err != nil {
 		return 0, d.Errf("%s: %v", name, err)

@@ -30,6 +30,9 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 	case "Duration":
 		value, err := Duration(d)
 		return time.Duration(value).String(), err
+	case "DurationOrOff":
+		value, err := DurationOrOff(d)
+		return time.Duration(value).String(), err
 	case "Bytes":
 		value, err := Bytes(d)
 		return fmt.Sprint(value), err
@@ -53,6 +56,8 @@ func TestArguments(t *testing.T) {
 		{"Duration", "opt 5s", "5s"},
 		{"Duration", "opt 1d12h", "36h0m0s"},
 		{"Duration", "opt 1ns", "1ns"},
+		{"DurationOrOff", "opt 5s", "5s"},
+		{"DurationOrOff", "opt off", "-1ns"},
 		{"Bytes", "opt 65536", "65536"},
 		{"Bytes", "opt 64KiB", "65536"},
 		{"Bytes", "opt 64kib", "65536"},
@@ -86,6 +91,9 @@ func TestErrors(t *testing.T) {
 		{"Duration", "opt 0s", `opt: "0s" is not a positive duration`},
 		{"Duration", "opt -1s", `opt: "-1s" is not a positive duration`},
 		{"Duration", "opt 1s 2s", `opt takes one argument, got also "2s"`},
+		{"DurationOrOff", "opt", "opt needs an argument"},
+		{"DurationOrOff", "opt -1ns", `opt: "-1ns" is not a positive duration`},
+		{"DurationOrOff", "opt none", "opt: "},
 		{"Bytes", "opt", "opt needs an argument"},
 		{"Bytes", "opt much", "opt: "},
 		{"Bytes", "opt -1", "opt: "},
