@@ -41,15 +41,15 @@ func (h *Preread) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "max_bytes":
 		h.MaxBytes, err = args.Bytes(d)
 	case "proxy_protocol":
-		h.ProxyProtocol, err = unmarshalProxyProtocol(d)
+		h.ProxyProtocol, err = UnmarshalProxyProtocol(d)
 	default:
 		err = d.Errf("unrecognized option %q: expected timeout, max_bytes or proxy_protocol", d.Val())
 	}
 	return err
 }
 
-// unmarshalProxyProtocol reads `proxy_protocol from <ranges...>`.
-func unmarshalProxyProtocol(d *caddyfile.Dispenser) (*ProxyProtocol, error) {
+// UnmarshalProxyProtocol reads `proxy_protocol from <ranges...>`, at whose first word d stands.
+func UnmarshalProxyProtocol(d *caddyfile.Dispenser) (*ProxyProtocol, error) {
 	words, err := args.Many(d)
 	if err != nil {
 		return nil, err

@@ -12,12 +12,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 )
 
 // newMatcher provisions a matcher.
 func newMatcher(t testing.TB, config string) *Matcher {
 	t.Helper()
-	mod, err := load(t, "layer4.matchers.preread", config)
+	mod, err := modules.Load(t, "layer4.matchers.preread", config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestMatchRoutes(t *testing.T) {
 				routes = append(routes, matchRoute(label, fmt.Sprintf(`{"names":["%s.example.com"]}`, label)))
 			}
 			routes = append(routes, matchRoute("rest", `{}`))
-			if err := routes.Provision(newContext(t)); err != nil {
+			if err := routes.Provision(modules.Context(t)); err != nil {
 				t.Fatal(err)
 			}
 			client, server := newDuplex(t)

@@ -4,19 +4,17 @@
 package l4sni
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
-	"github.com/caddy-sluice/sluice/caddyfile/ipranges"
 	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/modules/addrcheck"
 	"github.com/caddy-sluice/sluice/modules/session"
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 func init() {
@@ -50,13 +48,6 @@ type Preread struct {
 	logger *zap.Logger
 }
 
-// ProxyProtocol says which peers send a PROXY protocol header, version 1 or 2, before anything else.
-type ProxyProtocol struct {
-	// The IP addresses and CIDR ranges (or `private_ranges`) of the peers that must send a header. Their connections
-	// are closed if they don't. No header is ever read from other peers. Required. Placeholders are replaced at load.
-	From []string `json:"from,omitempty"`
-}
-
 // CaddyModule returns the Caddy module information.
 func (*Preread) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
@@ -78,6 +69,9 @@ func (h *Preread) Provision(ctx caddy.Context) error {
 		}
 	}
 	if err := addrcheck.Handler(ctx); err != nil {
+		return err
+	}
+	if h.reader.app, err = sluiceapp.Of(ctx); err != nil {
 		return err
 	}
 	return metrics.register(ctx.GetMetricsRegistry())
@@ -105,18 +99,6 @@ func (h *Preread) Config() (preread.Config, error) {
 // defaults is the core's config where nothing else is said.
 var defaults = preread.Config{MaxBytes: preread.DefaultMaxBytes, Timeout: preread.DefaultTimeout}
 
-// prefixes returns the ranges of From.
-func (p *ProxyProtocol) prefixes() ([]netip.Prefix, error) {
-	if len(p.From) == 0 {
-		return nil, errors.New("proxy_protocol.from: must name the peers that send a header")
-	}
-	prefixes, err := ipranges.Parse(p.From)
-	if err != nil {
-		return nil, fmt.Errorf("proxy_protocol.from: %w", err)
-	}
-	return prefixes, nil
-}
-
 // Handle reads the hello and calls next, unless the client is gone or is not to be trusted.
 func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
@@ -124,11 +106,14 @@ func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	if sess.Preread {
 		return next.Handle(cx)
 	}
+	if !h.reader.app.Admit(sess) {
+		return nil
+	}
 	metrics.begin(sess)
 	defer sess.Handover()
 
 	r := h.reader.read(cx, sess)
-	if r.err != nil {
+	if r.cx == nil {
 		return r.err
 	}
 	if closes(r.verdict.Reason) {

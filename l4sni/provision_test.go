@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/preread"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 )
 
 // TestProvision checks the settings that are refused: the error names the field and says what is wrong.
@@ -56,7 +57,7 @@ func TestProvision(t *testing.T) {
 		{"matcher_bad_alpn_with_names", "matchers.preread", `{"names":["a.example.com"],"alpn":[""]}`, "alpn"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := load(t, "layer4."+tc.module, tc.config)
+			_, err := modules.Load(t, "layer4."+tc.module, tc.config)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one with %q", err, tc.want)
 			}
@@ -114,7 +115,7 @@ func TestNamePlaceholders(t *testing.T) {
 
 // TestProvisionTwice checks that several modules and configs share one set of metrics.
 func TestProvisionTwice(t *testing.T) {
-	ctx := newContext(t)
+	ctx := modules.Context(t)
 	for range 2 {
 		for id, config := range map[string]string{"preread": "{}", "sni_router": testRouter("")} {
 			if _, err := ctx.LoadModuleByID("layer4.handlers."+id, []byte(config)); err != nil {

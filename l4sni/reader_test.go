@@ -33,8 +33,9 @@ func read(p *prereader, conn net.Conn, pending []byte) reading {
 }
 
 // capped is a reader that reads at most so many bytes.
-func capped(limit int) *prereader {
-	return &prereader{cfg: preread.Config{MaxBytes: limit, Timeout: preread.DefaultTimeout}}
+func capped(t *testing.T, limit int) *prereader {
+	t.Helper()
+	return &prereader{cfg: preread.Config{MaxBytes: limit, Timeout: preread.DefaultTimeout}, app: newApp(t)}
 }
 
 func (r *reading) check(t *testing.T, kind preread.Kind, reason preread.Reason) {
@@ -67,7 +68,7 @@ func TestReadLimit(t *testing.T) {
 	for _, limit := range []int{5, 16, 1023, 1024, 1025, 2047, 2048, 3000, 16384, 32768, 50_000} {
 		for _, chunk := range []int{0, 1, 7, 1000} {
 			conn := &script{data: longHello, chunk: chunk}
-			r := read(capped(limit), conn, nil)
+			r := read(capped(t, limit), conn, nil)
 			r.check(t, preread.Reject, preread.TooLarge)
 			if got := len(longHello) - len(conn.data); got != limit {
 				t.Errorf("limit %d, reads of %d: got %d bytes read, want the limit", limit, chunk, got)
@@ -81,7 +82,7 @@ func TestReadLimit(t *testing.T) {
 func TestReadLimitQueued(t *testing.T) {
 	queued := longHello[:4096]
 	conn := &script{data: queued}
-	r := read(capped(16), conn, nil)
+	r := read(capped(t, 16), conn, nil)
 	r.check(t, preread.Reject, preread.TooLarge)
 	if !slices.Equal(conn.asked, []int{16}) {
 		t.Errorf("got reads of %v, want one of 16", conn.asked)
@@ -103,7 +104,7 @@ func TestWindowGrowth(t *testing.T) {
 		{5, []int{5}},
 	} {
 		conn := &script{data: longHello}
-		r := read(capped(tc.limit), conn, nil)
+		r := read(capped(t, tc.limit), conn, nil)
 		r.check(t, preread.Reject, preread.TooLarge)
 		if !slices.Equal(conn.asked, tc.want) {
 			t.Errorf("limit %d: got reads of %v, want %v", tc.limit, conn.asked, tc.want)
@@ -114,7 +115,7 @@ func TestWindowGrowth(t *testing.T) {
 // TestWindowFillsBeforeItGrows checks that short reads don't make the window grow.
 func TestWindowFillsBeforeItGrows(t *testing.T) {
 	conn := &script{data: hello("a.example.com"), chunk: 10}
-	r := read(capped(32768), conn, nil)
+	r := read(capped(t, 32768), conn, nil)
 	r.check(t, preread.Routed, preread.None)
 	for i, room := range conn.asked {
 		if want := 1024 - 10*i; room != want {
@@ -128,7 +129,7 @@ func TestReadKeepsPayload(t *testing.T) {
 	const limit = 600
 	sent := slices.Concat(hello("a.example.com"), bytes.Repeat([]byte{0x17}, 2*limit))
 	conn := &script{data: sent}
-	r := read(capped(limit), conn, nil)
+	r := read(capped(t, limit), conn, nil)
 	r.check(t, preread.Routed, preread.None)
 	if got := len(sent) - len(conn.data); got != limit {
 		t.Errorf("got %d bytes read, want %d", got, limit)
@@ -141,7 +142,7 @@ func TestPending(t *testing.T) {
 	sent := append(hellos.Find("go-1.26-pq").Bytes, "payload"...)
 	for n := range len(sent) + 1 {
 		conn := &script{data: sent[n:]}
-		r := read(capped(32768), conn, sent[:n])
+		r := read(capped(t, 32768), conn, sent[:n])
 		r.check(t, preread.Routed, preread.None)
 		if got := r.sess.Hello.ServerName; got != "go.example.com" {
 			t.Fatalf("%d bytes pending: got name %q, want go.example.com", n, got)
@@ -164,7 +165,7 @@ func TestPendingCounts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			rest := longHello[tc.pending:]
 			conn := &script{data: rest}
-			r := read(capped(2048), conn, longHello[:tc.pending])
+			r := read(capped(t, 2048), conn, longHello[:tc.pending])
 			r.check(t, preread.Reject, preread.TooLarge)
 			if got := len(rest) - len(conn.data); got != tc.want {
 				t.Errorf("got %d bytes read, want %d", got, tc.want)
@@ -177,7 +178,7 @@ func TestPendingCounts(t *testing.T) {
 // TestPendingHello checks that nothing is read and no deadline is set when the verdict is there already.
 func TestPendingHello(t *testing.T) {
 	conn := new(script)
-	r := read(capped(16), conn, hello("a.example.com"))
+	r := read(capped(t, 16), conn, hello("a.example.com"))
 	r.check(t, preread.Routed, preread.None)
 	if len(conn.asked)+len(conn.deadlines) > 0 {
 		t.Errorf("got %d reads and %d deadlines, want none", len(conn.asked), len(conn.deadlines))
@@ -190,7 +191,7 @@ func TestDeadlineIsSetOnce(t *testing.T) {
 	for name, data := range map[string][]byte{"routed": hello("a.example.com"), "rejected": longHello, "closed": longHello[:100]} {
 		t.Run(name, func(t *testing.T) {
 			conn := &script{data: data, chunk: 10}
-			r := read(capped(1000), conn, nil)
+			r := read(capped(t, 1000), conn, nil)
 			want := []time.Time{r.sess.Start.Add(preread.DefaultTimeout), {}}
 			if !slices.Equal(conn.deadlines, want) {
 				t.Errorf("got deadlines %v, want %v", conn.deadlines, want)
@@ -224,7 +225,7 @@ func TestClosed(t *testing.T) {
 		{"no_deadline_can_be_set", script{data: whole, deadlineErr: net.ErrClosed}, preread.Reject, preread.FrontClosed, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := read(capped(32768), &tc.conn, nil)
+			r := read(capped(t, 32768), &tc.conn, nil)
 			r.check(t, tc.kind, tc.reason)
 			if r.silent() != tc.silent {
 				t.Errorf("got silent %v, want %v", r.silent(), tc.silent)
@@ -236,7 +237,7 @@ func TestClosed(t *testing.T) {
 // TestUDP checks that datagrams are refused before anything is read.
 func TestUDP(t *testing.T) {
 	conn := &script{data: hello("a.example.com"), local: &net.UDPAddr{Port: 443}}
-	r := read(capped(32768), conn, nil)
+	r := read(capped(t, 32768), conn, nil)
 	if !errors.Is(r.err, errUDP) || r.sess.Preread {
 		t.Errorf("got error %v, preread %v, want %v, false", r.err, r.sess.Preread, errUDP)
 	}
@@ -249,7 +250,7 @@ func TestUDP(t *testing.T) {
 func TestReadRecorded(t *testing.T) {
 	for _, rec := range hellos.Recorded() {
 		for _, chunk := range []int{0, 1} {
-			r := read(capped(32768), &script{data: rec.Bytes, chunk: chunk}, nil)
+			r := read(capped(t, 32768), &script{data: rec.Bytes, chunk: chunk}, nil)
 			r.check(t, preread.Routed, preread.None)
 			got := r.sess.Hello
 			if got.ServerName != rec.ServerName && rec.Name != "curl-7.88-ip" || !slices.Equal(got.ALPN.Strings(), rec.ALPN) ||
@@ -263,7 +264,7 @@ func TestReadRecorded(t *testing.T) {
 
 // TestHelloIsKept checks that the session's hello does not live in the window, which is given away.
 func TestHelloIsKept(t *testing.T) {
-	r := read(capped(32768), &script{data: hello("a.example.com", "h2")}, nil)
+	r := read(capped(t, 32768), &script{data: hello("a.example.com", "h2")}, nil)
 	clear(r.cx.Conn.(*replay.Conn).Take())
 	if r.sess.Hello.ServerName != "a.example.com" || !slices.Equal(r.sess.Hello.ALPN.Strings(), []string{"h2"}) {
 		t.Errorf("got %+v, want a.example.com and h2", r.sess.Hello)
@@ -272,12 +273,12 @@ func TestHelloIsKept(t *testing.T) {
 
 // TestReadAllocations checks that the cost of a connection does not depend on how its hello is cut. The ceiling: the
 // window and its doubling for a post-quantum hello, the two connections around the rest, the hello that is kept, with
-// its name and its list, the result, and what it takes to read on another stack.
+// its name and its list, the reader, the result, and what it takes to read on another stack.
 func TestReadAllocations(t *testing.T) {
-	const ceiling = 12
+	const ceiling = 13
 	flight := hellos.Find("go-1.26-pq").Bytes
 	for _, chunk := range []int{0, 100, 1} {
-		p := capped(32768)
+		p := capped(t, 32768)
 		conn := &script{chunk: chunk, asked: make([]int, 0, 2000), deadlines: make([]time.Time, 0, 2)}
 		cx := layer4.WrapConnection(conn, nil, zap.NewNop())
 		sess := session.Of(cx)

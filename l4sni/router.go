@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/snitable"
 	"github.com/caddy-sluice/sluice/modules/addrcheck"
 	"github.com/caddy-sluice/sluice/modules/session"
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 func init() {
@@ -93,6 +94,9 @@ func (h *Router) Provision(ctx caddy.Context) error {
 	h.reader.cfg = defaults
 	h.reader.cfg.Table = table
 	if err := addrcheck.Handler(ctx); err != nil {
+		return err
+	}
+	if h.reader.app, err = sluiceapp.Of(ctx); err != nil {
 		return err
 	}
 	if err := h.warnOverlap(ctx); err != nil {
@@ -234,10 +238,13 @@ func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 		return h.dispatch(cx, sess, h.resolve(sess), next)
 	}
 
+	if !h.reader.app.Admit(sess) {
+		return nil
+	}
 	metrics.begin(sess)
 	defer sess.Handover()
 	r := h.reader.read(cx, sess)
-	if r.err != nil {
+	if r.cx == nil {
 		return r.err
 	}
 	return h.dispatch(r.cx, sess, &r.verdict, next)

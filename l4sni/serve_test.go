@@ -1,7 +1,6 @@
 package l4sni
 
 import (
-	"context"
 	"io"
 	"maps"
 	"slices"
@@ -15,7 +14,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/modules/session"
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 func init() {
@@ -72,18 +73,14 @@ func (p *probe) Handle(cx *layer4.Connection, next layer4.Handler) error {
 // end is what stands behind the last handler of a test.
 var end = layer4.HandlerFunc(func(cx *layer4.Connection) error { return (&probe{Name: "end"}).Handle(cx, nil) })
 
-// newContext returns a context for modules, which ends with the test.
-func newContext(t testing.TB) caddy.Context {
+// newApp returns an app with its defaults.
+func newApp(t testing.TB) *sluiceapp.App {
 	t.Helper()
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// load loads a module from JSON.
-func load(t testing.TB, id, config string) (any, error) {
-	t.Helper()
-	return newContext(t).LoadModuleByID(id, []byte(config))
+	app, err := sluiceapp.Of(modules.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return app
 }
 
 // observed is a logger whose entries can be looked at.
@@ -95,7 +92,7 @@ func observed() (*zap.Logger, *observer.ObservedLogs) {
 // newRouter provisions an sni_router.
 func newRouter(t testing.TB, config string) (*Router, *observer.ObservedLogs) {
 	t.Helper()
-	mod, err := load(t, "layer4.handlers.sni_router", config)
+	mod, err := modules.Load(t, "layer4.handlers.sni_router", config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +105,7 @@ func newRouter(t testing.TB, config string) (*Router, *observer.ObservedLogs) {
 // newPreread provisions a preread.
 func newPreread(t testing.TB, config string) (*Preread, *observer.ObservedLogs) {
 	t.Helper()
-	mod, err := load(t, "layer4.handlers.preread", config)
+	mod, err := modules.Load(t, "layer4.handlers.preread", config)
 	if err != nil {
 		t.Fatal(err)
 	}

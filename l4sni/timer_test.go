@@ -61,7 +61,7 @@ func TestDeadline(t *testing.T) {
 				client, server := newDuplex(t)
 				play(t, client, tc.client)
 				start := time.Now()
-				r := read(capped(32768), server, nil)
+				r := read(capped(t, 32768), server, nil)
 				r.check(t, tc.kind, tc.reason)
 				if r.silent() {
 					t.Error("got silent, want a reason that is counted")
@@ -81,7 +81,7 @@ func TestDeadlineFromSessionStart(t *testing.T) {
 		cx := layer4.WrapConnection(server, nil, zap.NewNop())
 		sess := session.Of(cx)
 		time.Sleep(4 * time.Second)
-		r := capped(32768).read(cx, sess)
+		r := capped(t, 32768).read(cx, sess)
 		if got := time.Since(sess.Start); r.err != nil || r.verdict.Reason != preread.Fragmented || got != preread.DefaultTimeout {
 			t.Errorf("got %v, %v after %v, want fragmented after %v", r.verdict.Reason, r.err, got, preread.DefaultTimeout)
 		}
@@ -101,7 +101,7 @@ func TestNoDeadlineAfterwards(t *testing.T) {
 					_, _ = c.Write([]byte("late"))
 					_ = c.CloseWrite()
 				})
-				r := read(capped(32768), server, nil)
+				r := read(capped(t, 32768), server, nil)
 				if got, err := io.ReadAll(r.cx); string(got) != string(sent)+"late" || err != nil {
 					t.Errorf("got %q, %v, want all that was sent", got, err)
 				}

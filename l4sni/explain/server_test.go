@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
@@ -60,8 +60,7 @@ func (c peerConn) RemoteAddr() net.Addr { return c.peer }
 // provision loads layer-4 routes.
 func provision(t *testing.T, raw string) layer4.Handler {
 	t.Helper()
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
-	t.Cleanup(cancel)
+	ctx := modules.Context(t)
 	var routes layer4.RouteList
 	if err := json.Unmarshal([]byte(raw), &routes); err != nil {
 		t.Fatal(err)

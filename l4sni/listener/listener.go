@@ -11,6 +11,7 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
+	"github.com/caddy-sluice/sluice/l4sni"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
@@ -31,6 +32,8 @@ var errHandedOver = errors.New("handed over to the HTTP server")
 // listener is one config's listener on an address.
 type listener struct {
 	base net.Listener
+	// header reads PROXY headers; nil if nobody sends any.
+	header *l4sni.HeaderReader
 	// bare is set if base is a socket of Caddy's, with no other wrapper around it. The hub's mu guards it.
 	bare    bool
 	handler layer4.Handler
@@ -50,7 +53,7 @@ type listener struct {
 // listen begins to accept connections for w.
 func listen(base net.Listener, w *Wrapper) *listener {
 	l := &listener{
-		base: base, handler: w.handler, keepAlive: w.keepAlive, logger: w.logger,
+		base: base, header: w.header, handler: w.handler, keepAlive: w.keepAlive, logger: w.logger,
 		conns:  make(chan net.Conn),
 		left:   make(chan struct{}),
 		closed: make(chan struct{}),
@@ -75,6 +78,11 @@ func (l *listener) handle(conn net.Conn) {
 	}()
 	defer sess.Leave(l.logger)
 	l.setKeepAlive(conn)
+	if l.header != nil {
+		if cx = l.header.Read(cx, sess); cx == nil {
+			return
+		}
+	}
 	err := l.handler.Handle(cx)
 	if err != nil && !errors.Is(err, errHandedOver) {
 		l.logger.Error("handling connection", zap.String("remote", cx.RemoteAddr().String()), zap.Error(err))

@@ -8,15 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/l4sni"
+	"github.com/caddy-sluice/sluice/modules/addrcheck"
 )
 
 func init() {
@@ -36,6 +37,11 @@ type Wrapper struct {
 	// have their own. Default: `3s`.
 	MatchingTimeout caddy.Duration `json:"matching_timeout,omitempty"`
 
+	// Who sends a PROXY protocol header. It is read before the routes run, within `5s`, so that routes, filters and
+	// Caddy's own sites all see the client's address. Default: nobody.
+	ProxyProtocol *l4sni.ProxyProtocol `json:"proxy_protocol,omitempty"`
+
+	header    *l4sni.HeaderReader // nil without ProxyProtocol
 	handler   layer4.Handler
 	keepAlive net.KeepAliveConfig
 	listeners []*listener // one for each address of the server
@@ -61,6 +67,15 @@ func (w *Wrapper) Provision(ctx caddy.Context) error {
 	}
 	if w.MatchingTimeout == 0 {
 		w.MatchingTimeout = caddy.Duration(layer4.MatchingTimeoutDefault)
+	}
+	if w.ProxyProtocol != nil {
+		var err error
+		if w.header, err = l4sni.NewHeaderReader(ctx, w.ProxyProtocol); err != nil {
+			return err
+		}
+	}
+	if err := addrcheck.Wrapper(ctx, w.Routes, w.ProxyProtocol != nil); err != nil {
+		return err
 	}
 	if err := w.Routes.Provision(ctx); err != nil {
 		return fmt.Errorf("routes: %w", err)
@@ -115,44 +130,9 @@ func (w *Wrapper) WrapListener(base net.Listener) net.Listener {
 	return l
 }
 
-// UnmarshalCaddyfile reads the wrapper's block. Syntax:
-//
-//	sluice {
-//		@name <matchers>
-//		route [@name...] {
-//			<handlers>
-//		}
-//		matching_timeout <duration>
-//	}
-func (w *Wrapper) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // consume wrapper name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	block := d.NewFromNextSegment()
-	if err := checkWords(block); err != nil {
-		return err
-	}
-	block.Reset()
-	block.Next() // consume wrapper name
-	return layer4.ParseCaddyfileNestedRoutes(block, &w.Routes, &w.MatchingTimeout, nil)
-}
-
-// checkWords tells what stands in the block that doesn't belong there, which is mostly a handler without a route.
-func checkWords(block *caddyfile.Dispenser) error {
-	block.Next() // consume wrapper name
-	for nesting := block.Nesting(); block.NextBlock(nesting); block.NextSegment() {
-		if word := block.Val(); word != "route" && word != "matching_timeout" && !strings.HasPrefix(word, "@") {
-			return block.Errf("unrecognized option %q: expected route, matching_timeout or a named matcher; handlers stand in a route", word)
-		}
-	}
-	return nil
-}
-
 // Interface guards
 var (
 	_ caddy.Provisioner     = (*Wrapper)(nil)
 	_ caddy.ListenerWrapper = (*Wrapper)(nil)
-	_ caddyfile.Unmarshaler = (*Wrapper)(nil)
 	_ caddyevents.Handler   = (*Wrapper)(nil)
 )

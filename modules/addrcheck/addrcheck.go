@@ -1,19 +1,29 @@
-// Package addrcheck finds configs in which Sluice and Caddy's HTTP app would get in each other's way.
+// Package addrcheck finds configs that can't work as they are meant: Sluice and Caddy's HTTP app on one address, handlers
+// in an order in which one defeats the other.
 package addrcheck
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
-// Handler checks the listeners of a layer4 handler, which calls it when it is provisioned. Under the HTTP app, where our
-// listener wrapper shares the port on purpose, it has nothing to say.
+// handlersKey is what the checks of the layer4 app are made for, once per config.
+type handlersKey struct{}
+
+// Handler checks the layer4 app, for a layer4 handler that is being provisioned: the first that calls it does so for the
+// whole config, since Caddy drops the JSON of a route that it has loaded. Under the HTTP app, where our listener wrapper
+// shares the port on purpose and checks its routes itself, it has nothing to say.
 func Handler(ctx caddy.Context) error {
 	modules := ctx.Modules()
 	if len(modules) == 0 {
@@ -23,24 +33,49 @@ func Handler(ctx caddy.Context) error {
 	if !ok {
 		return nil
 	}
-	if err := streams(l4, ctx.Module()); err != nil {
+	// This may load the HTTP app, whose handlers come here too: it must be done before the app is asked.
+	web, err := ctx.AppIfConfigured("http")
+	if err != nil && !errors.Is(err, caddy.ErrNotConfigured) {
 		return err
 	}
-	return exclusive(ctx, l4)
+	app, err := sluiceapp.Of(ctx)
+	if err != nil {
+		return err
+	}
+	return app.Once(handlersKey{}, func() error { return servers(l4, web, ctx.Logger()) })
+}
+
+// servers checks all servers of the layer4 app. web is the HTTP app, or nil.
+func servers(l4 *layer4.App, web any, logger *zap.Logger) error {
+	if web, ok := web.(*caddyhttp.App); ok {
+		if err := exclusive(l4, web); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l4.Servers)) {
+		server := l4.Servers[name]
+		if err := streams(name, server); err != nil {
+			return err
+		}
+		logger := logger.With(zap.String("server", name))
+		if err := checkRoutes(server.Routes, place{}, logger); err != nil {
+			return fmt.Errorf("layer4 server %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Wrapper checks the routes of a listener wrapper, which calls it before it provisions them. proxied says whether the
+// wrapper reads PROXY headers.
+func Wrapper(ctx caddy.Context, routes layer4.RouteList, proxied bool) error {
+	return checkRoutes(routes, place{handsOver: true, proxied: proxied, byWrapper: proxied}, ctx.Logger())
 }
 
 // exclusive refuses a config in which a server of the layer4 app and one of the HTTP app listen on one address. The
 // kernel would let both bind and split the connections between them at random.
-func exclusive(ctx caddy.Context, l4 *layer4.App) error {
-	app, err := ctx.AppIfConfigured("http")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+func exclusive(l4 *layer4.App, web *caddyhttp.App) error {
 	for l4Name, l4Server := range l4.Servers {
-		for httpName, httpServer := range app.(*caddyhttp.App).Servers {
+		for httpName, httpServer := range web.Servers {
 			a, b, err := overlap(l4Server.Listen, httpServer.Listen)
 			if err != nil {
 				return err

@@ -5,24 +5,25 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
 )
 
-// streams refuses a layer4 server for datagrams in whose routes the handler stands: our handlers are for streams. When a
-// handler is provisioned, the routes that are still to be, its own included, have their handlers as JSON; those before
-// it were looked at when the first handler of its kind was.
-func streams(l4 *layer4.App, handler caddy.Module) error {
-	name := handler.CaddyModule().ID.Name()
-	mark := fmt.Appendf(nil, `"handler":%q`, name)
-	for server, s := range l4.Servers {
-		for _, addr := range s.Listen {
-			na, err := parse(addr)
-			if err != nil {
-				return err
-			}
-			if datagrams(na.Network) && mentions(s.Routes, mark) {
-				return fmt.Errorf("listen: %s is for streams; layer4 server %q listens on %s", name, server, addr)
+// streamHandlers are the handlers of ours that are for streams.
+var streamHandlers = []string{handlerAccessLog, handlerAdmission, handlerIPACL, handlerRateLimit, handlerPreread, handlerRouter, handlerForward}
+
+// streams refuses a layer4 server for datagrams in whose routes a handler for streams stands.
+func streams(name string, server *layer4.Server) error {
+	for _, addr := range server.Listen {
+		na, err := parse(addr)
+		if err != nil {
+			return err
+		}
+		if !datagrams(na.Network) {
+			continue
+		}
+		for _, handler := range streamHandlers {
+			if mentions(server.Routes, fmt.Appendf(nil, `"handler":%q`, handler)) {
+				return fmt.Errorf("listen: %s is for streams; layer4 server %q listens on %s", handler, name, addr)
 			}
 		}
 	}
