@@ -22,7 +22,7 @@ const (
 
 // coreNames are the packages that decide from bytes, numbers and times that they are given.
 var coreNames = []string{
-	"internal/clienthello", "internal/lifetime", "internal/netguard", "internal/permit", "internal/preread",
+	"internal/clienthello", "internal/ipset", "internal/lifetime", "internal/netguard", "internal/permit", "internal/preread",
 	"internal/proxyheader", "internal/snitable",
 }
 
@@ -88,7 +88,7 @@ var rules = []rule{
 	{
 		name:     "pressure reads the process",
 		packages: []string{"internal/pressure"},
-		allow:    []string{"github.com/prometheus/procfs", "github.com/KimMachineGun/automemlimit/memlimit"},
+		allow:    []string{"github.com/prometheus/procfs", "github.com/KimMachineGun/automemlimit/memlimit", "github.com/dustin/go-humanize"},
 	},
 	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
 	{
