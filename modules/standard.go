@@ -5,7 +5,10 @@ import (
 	// The layer-4 app, which hosts our handlers, and the stock handlers and matchers that go with them.
 	_ "github.com/mholt/caddy-l4"
 
+	_ "github.com/caddy-sluice/sluice/l4filters/accesslog"
+	_ "github.com/caddy-sluice/sluice/l4filters/admission"
 	_ "github.com/caddy-sluice/sluice/l4filters/forward"
+	_ "github.com/caddy-sluice/sluice/l4filters/ipacl"
 	_ "github.com/caddy-sluice/sluice/l4filters/next"
 	_ "github.com/caddy-sluice/sluice/l4sni"
 	_ "github.com/caddy-sluice/sluice/l4sni/explain"
