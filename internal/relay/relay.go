@@ -148,6 +148,13 @@ func (r *Relay) Stop() {
 	}
 }
 
+// Reset closes both ends with a reset, as an abort does. It is called after Run, when Stop has cut a stream off in its
+// middle, so that neither side takes the cut for the end of the other's stream.
+func (r *Relay) Reset() {
+	r.client.reset()
+	r.backend.reset()
+}
+
 // Sent returns the number of bytes written to the backend so far, the prefix included. It may be called while Run runs.
 func (r *Relay) Sent() int64 { return r.backend.taken.Load() }
 

@@ -6,12 +6,28 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/internal/netguard"
 )
 
 // UnmarshalCaddyfile reads the handler. Syntax:
 //
 //	forward <address> {
-//		connect_timeout <duration>
+//		allow                  <name|address:port[-port]...>
+//		connect_timeout        <duration>
+//		idle_timeout           <duration>|off
+//		session_timeout        <duration>
+//		max_duration           <duration>
+//		half_close_timeout     <duration>|off
+//		proxy_protocol         v1|v2|relay
+//		tls {
+//			...
+//		}
+//		guard                  dns|strict|off
+//		allow_private
+//		max_connections_per_ip <number>
+//		ipv6_prefix            <bits>
+//		keepalive              <duration>|off
+//		user_timeout           <duration>
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	d.Next() // consume handler name
@@ -19,25 +35,79 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 		return err
 	}
 	// A placeholder is replaced where the config is loaded, not where it is adapted.
-	if _, _, err := parseUpstream(h.Upstream); err != nil && !strings.Contains(h.Upstream, "{") {
+	if _, err := parseUpstream(h.Upstream); err != nil && !strings.Contains(h.Upstream, "{") {
 		return d.WrapErr(err)
 	}
 	var once args.Once
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
+		if d.Val() != "allow" { // which adds to the list
+			if err := once.Check(d); err != nil {
+				return err
+			}
 		}
-		switch d.Val() {
-		case "connect_timeout":
-			h.ConnectTimeout, err = args.Duration(d)
-		default:
-			err = d.Errf("unrecognized option %q: expected connect_timeout", d.Val())
-		}
-		if err != nil {
+		if err := h.unmarshalOption(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unmarshalOption reads the option at which d stands.
+func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch name := d.Val(); name {
+	case "allow":
+		var entries []string
+		entries, err = args.Many(d)
+		h.Allow = append(h.Allow, entries...)
+	case "connect_timeout":
+		h.ConnectTimeout, err = args.Duration(d)
+	case "idle_timeout":
+		h.IdleTimeout, err = args.DurationOrOff(d)
+	case "session_timeout":
+		h.SessionTimeout, err = args.Duration(d)
+	case "max_duration":
+		h.MaxDuration, err = args.Duration(d)
+	case "half_close_timeout":
+		h.HalfCloseTimeout, err = args.DurationOrOff(d)
+	case "proxy_protocol":
+		h.ProxyProtocol, err = args.One(d)
+	case "tls":
+		h.TLS = new(TLS)
+		err = h.TLS.unmarshalCaddyfile(d)
+	case "guard":
+		h.Guard, err = unmarshalGuard(d)
+	case "allow_private":
+		h.AllowPrivate, err = true, args.None(d)
+	case "max_connections_per_ip":
+		h.MaxConnectionsPerIP, err = args.Int(d)
+	case "ipv6_prefix":
+		var bits int64
+		bits, err = args.Int(d)
+		h.IPv6Prefix = int(bits)
+	case "keepalive":
+		h.KeepAlive, err = args.DurationOrOff(d)
+	case "user_timeout":
+		h.UserTimeout, err = args.Duration(d)
+	default:
+		err = d.Errf("unrecognized option %q: expected one of %s", name, options)
+	}
+	return err
+}
+
+// options are the names of all options, for errors.
+const options = "allow, connect_timeout, idle_timeout, session_timeout, max_duration, half_close_timeout, proxy_protocol, " +
+	"tls, guard, allow_private, max_connections_per_ip, ipv6_prefix, keepalive, user_timeout"
+
+func unmarshalGuard(d *caddyfile.Dispenser) (*netguard.Mode, error) {
+	value, err := args.One(d)
+	if err != nil {
+		return nil, err
+	}
+	mode, ok := netguard.ParseMode(value)
+	if !ok {
+		return nil, d.Errf("guard: %q is not known; must be one of dns, strict, off", value)
+	}
+	return &mode, nil
 }
 
 // Interface guards

@@ -2,31 +2,20 @@
 package forward
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"strings"
+	"crypto/tls"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/caddy-sluice/sluice/internal/offstack"
+	"github.com/caddy-sluice/sluice/internal/guarddial"
+	"github.com/caddy-sluice/sluice/internal/lifetime"
+	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/internal/preread"
-	"github.com/caddy-sluice/sluice/internal/relay"
-	"github.com/caddy-sluice/sluice/internal/replay"
-	"github.com/caddy-sluice/sluice/modules/addrcheck"
 	"github.com/caddy-sluice/sluice/modules/session"
-)
-
-const (
-	// defaultConnectTimeout is long enough for three SYNs (sent after 0, 1 and 3 s) and a slow resolver, and short
-	// enough that a client still waits.
-	defaultConnectTimeout = 10 * time.Second
-	minConnectTimeout     = 10 * time.Millisecond
-	maxConnectTimeout     = 5 * time.Minute
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 func init() {
@@ -44,17 +33,84 @@ func init() {
 // `{l4.sluice.bytes_out}`, `{l4.sluice.close_reason}`.
 type Handler struct {
 	// The upstream's address: `host:port`, or `unix/` and the path of a socket. A name is resolved for each
-	// connection, and its addresses are tried in order. Required. Placeholders are replaced at load.
+	// connection, and its addresses are tried in order. Required. Placeholders such as `{env.NAME}` are replaced at
+	// load. With `allow`, placeholders about the connection, which begin with `l4.`, are replaced for each connection.
 	Upstream string `json:"upstream,omitempty"`
 
-	// How long resolving and connecting may take, all attempts together. Range: `10ms` to `5m`. Default: `10s`. No
-	// placeholders.
+	// Where an upstream with a placeholder about the connection may lead: `name:port`, with the patterns of
+	// `sni_router` (`a.example.com`, `*.example.com`, `**.example.com`, `.example.com`), or an IP address and a port. A
+	// port may be a range: `8000-8100`. Required with such a placeholder, refused without. No placeholders.
+	Allow []string `json:"allow,omitempty"`
+
+	// How long resolving and connecting may take, all attempts together, and the TLS handshake with the upstream.
+	// Range: `10ms` to `5m`. Default: `10s`. No placeholders.
 	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
 
-	network, address string
-	upstream         string // what Upstream is with its placeholders replaced
-	dialer           net.Dialer
-	logger           *zap.Logger
+	// How long a connection may go on without a byte from either side. Range: `1s` to `30d`; -1 is off. Default: `10m`.
+	// No placeholders.
+	IdleTimeout caddy.Duration `json:"idle_timeout,omitempty"`
+
+	// How long a connection may go on, whatever it does, from when the upstream is connected. Range: `1s` to `30d`.
+	// Default: no limit. No placeholders.
+	SessionTimeout caddy.Duration `json:"session_timeout,omitempty"`
+
+	// Another such limit. The shorter one counts, and gives the close reason its name. Range: `1s` to `30d`. Default: no
+	// limit. No placeholders.
+	MaxDuration caddy.Duration `json:"max_duration,omitempty"`
+
+	// How long a connection may go on after one side has ended its stream. Range: `1s` to `30d`; -1 is off. Default:
+	// `1m`. No placeholders.
+	HalfCloseTimeout caddy.Duration `json:"half_close_timeout,omitempty"`
+
+	// The PROXY protocol header that the upstream gets first: `v1` or `v2`, with the address of the client, or `relay`,
+	// the client's own header as it came. Default: none. No placeholders.
+	ProxyProtocol string `json:"proxy_protocol,omitempty"`
+
+	// TLS to the upstream. Default: none, the stream goes through as it is.
+	TLS *TLS `json:"tls,omitempty"`
+
+	// Which addresses are checked before they are connected to: `dns` (those that come from DNS or from a placeholder
+	// about the connection), `strict` (all) or `off` (none). Default: that of the app `sluice`. No placeholders.
+	Guard *netguard.Mode `json:"guard,omitempty"`
+
+	// Whether the upstream may be at an address that the guard refuses: loopback, private, link-local and the like. It
+	// is the same as `guard` `off`, and refused with another `guard`.
+	AllowPrivate bool `json:"allow_private,omitempty"`
+
+	// How many connections to this upstream one client may have at a time. Range: 1 to 10000000. Default: no limit. No
+	// placeholders.
+	MaxConnectionsPerIP int64 `json:"max_connections_per_ip,omitempty"`
+
+	// How many leading bits of an IPv6 address say which client it is, for `max_connections_per_ip`. Range: 1 to 128.
+	// Default: 64. Refused without `max_connections_per_ip`. No placeholders.
+	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
+
+	// The time without traffic before the first TCP keepalive probe, and between probes, to both sides. Range: `1s` to
+	// `2h`; -1 is off. Default: Go's, `15s`. No placeholders.
+	KeepAlive caddy.Duration `json:"keepalive,omitempty"`
+
+	// How long sent data may stay unacknowledged (TCP_USER_TIMEOUT), to both sides. Range: `1s` to `1d`. Linux only, no
+	// effect elsewhere. Default: the kernel's. No placeholders.
+	UserTimeout caddy.Duration `json:"user_timeout,omitempty"`
+
+	// target is the upstream; nil if it depends on the connection. Then template has its address, and allow says what
+	// may come of it.
+	target   *target
+	template string
+	allow    allowList
+
+	connectTimeout time.Duration
+	limits         lifetime.Limits
+	dialer         guarddial.Dialer
+	// tls is never changed: a connection that needs something else works on a copy.
+	tls              *tls.Config
+	handshakeTimeout time.Duration
+	// scope is what the client's connections are counted within, limited counts those that were too many.
+	scope   string
+	limited prometheus.Counter
+
+	app    *sluiceapp.App
+	logger *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -65,65 +121,28 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision checks the settings and sets the defaults.
-func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
-	if h.ConnectTimeout == 0 {
-		h.ConnectTimeout = caddy.Duration(defaultConnectTimeout)
-	}
-	timeout := time.Duration(h.ConnectTimeout)
-	if timeout < minConnectTimeout || timeout > maxConnectTimeout {
-		return fmt.Errorf("connect_timeout: %v is out of range, %v to %v", timeout, minConnectTimeout, maxConnectTimeout)
-	}
-	h.dialer.Timeout = timeout
-	var err error
-	if h.network, h.address, err = parseUpstream(h.Upstream); err != nil {
-		return fmt.Errorf("upstream: %w", err)
-	}
-	h.upstream = h.address
-	if h.network == "unix" {
-		h.upstream = "unix/" + h.address
-	}
-	return addrcheck.Handler(ctx)
-}
-
-// parseUpstream returns the network and the address to dial.
-func parseUpstream(upstream string) (network, address string, err error) {
-	if upstream == "" {
-		return "", "", errors.New("is required")
-	}
-	value, err := caddy.NewReplacer().ReplaceOrErr(upstream, true, true)
-	if err != nil {
-		return "", "", fmt.Errorf("%q: %w", upstream, err)
-	}
-	na, err := caddy.ParseNetworkAddress(value)
-	if err != nil {
-		return "", "", fmt.Errorf("%q: %w", upstream, err)
-	}
-	switch {
-	case na.Network == "unix" && na.Host != "":
-		path, _, _ := strings.Cut(na.Host, "|") // permission bits are for those who listen
-		return na.Network, path, nil
-	case na.Network != "tcp" && na.Network != "unix":
-		return "", "", fmt.Errorf("%q: must be host:port or unix/path, not %s", upstream, na.Network)
-	case na.Host == "" || na.StartPort == 0:
-		return "", "", fmt.Errorf("%q: must be an address, host:port or unix/path", upstream)
-	case na.PortRangeSize() != 1:
-		return "", "", fmt.Errorf("%q: must have one port, not a range", upstream)
-	}
-	return na.Network, na.JoinHostPort(0), nil
-}
-
 // Handle connects to the upstream and relays. A failure that lies with the client or the upstream is no error of
 // the handler: it is in the session, for the access log and the filters.
 func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
+	if !h.app.Admit(sess) || sess.CloseReason() != session.Open {
+		return nil
+	}
 	if sess.Reason != preread.None && !sess.Routed {
 		sess.Reject()
 		return nil
 	}
-	upstream, err := h.dial(sess)
+	to := h.target
+	if to == nil {
+		if to = h.choose(cx, sess); to == nil {
+			return nil
+		}
+	}
+	if h.MaxConnectionsPerIP > 0 && !h.permit(cx, sess) {
+		return nil
+	}
+	upstream, err := h.connect(cx, sess, to)
 	if err != nil {
 		return nil
 	}
@@ -131,95 +150,6 @@ func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 	sess.Handover()
 	h.relay(cx, sess, upstream)
 	return nil
-}
-
-// dial connects to the upstream.
-func (h *Handler) dial(sess *session.Session) (conn net.Conn, err error) {
-	start := time.Now()
-	sess.Set(func() { sess.Upstream = h.upstream })
-	offstack.Call(func() {
-		conn, err = h.dialer.DialContext(context.Background(), h.network, h.address)
-	})
-	sess.Set(func() { sess.ConnectTime = time.Since(start) })
-	if err != nil {
-		h.failed(sess, err)
-	}
-	return conn, err
-}
-
-// failed records that there is no connection to the upstream.
-func (h *Handler) failed(sess *session.Session, err error) {
-	reason := session.ConnectFailure
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		reason = session.ResolveFailure
-	}
-	sess.End(reason)
-	h.logger.Warn("connecting to upstream",
-		zap.String("upstream", h.upstream), zap.Stringer("reason", reason),
-		zap.Duration("duration", sess.ConnectTime), zap.Error(err))
-}
-
-// endReasons says what the end of a relay means for the session.
-var endReasons = map[relay.End]session.CloseReason{
-	relay.Completed:      session.Completed,
-	relay.ReplayFailed:   session.ReplayFailure,
-	relay.ClientAborted:  session.ClientGone,
-	relay.BackendAborted: session.Error,
-	relay.Stopped:        session.Shutdown,
-}
-
-// relay moves bytes until the end and writes what happened into the session.
-func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream net.Conn) {
-	start := time.Now()
-	r := new(relay.Relay)
-	r.Backend = upstream
-	r.Client, r.Prefix = peel(cx)
-	r.ClientSocket = bottom(cx.Conn)
-	end, err := r.Run()
-	sess.End(endReasons[end])
-	sess.Set(func() {
-		sess.BytesIn, sess.BytesOut = r.Sent(), r.Received()
-		sess.RelayTime = time.Since(start)
-	})
-	if h.logger.Core().Enabled(zap.DebugLevel) {
-		h.logEnd(sess, err)
-	}
-}
-
-// logEnd writes what became of the connection, for those who debug. It is a function of its own, and called only if
-// the line is wanted, because its arguments need more stack than all the rest.
-func (h *Handler) logEnd(sess *session.Session, err error) {
-	if entry := h.logger.Check(zap.DebugLevel, "connection ended"); entry != nil {
-		entry.Write(zap.String("remote", sess.Client.String()), zap.String("upstream", h.upstream),
-			zap.Stringer("reason", sess.CloseReason()), zap.Duration("duration", sess.RelayTime),
-			zap.Int64("bytes_in", sess.BytesIn), zap.Int64("bytes_out", sess.BytesOut), zap.Error(err))
-	}
-}
-
-// peel returns the connection inside cx with the bytes that were read of it already, so that the relay works on the
-// socket itself if nothing else is in between.
-func peel(cx *layer4.Connection) (net.Conn, []byte) {
-	prefix := append([]byte(nil), cx.MatchingBytes()...)
-	if conn, ok := cx.Conn.(*replay.Conn); ok {
-		prefix = append(prefix, conn.Take()...)
-	}
-	return cx.Conn, prefix
-}
-
-// bottom returns the connection at the bottom of all wrappers: the socket. It is good for signals, not for data.
-func bottom(conn net.Conn) net.Conn {
-	for {
-		switch c := conn.(type) {
-		case *layer4.Connection:
-			conn = c.Conn
-		case *replay.Conn:
-			conn = c.Conn
-		case interface{ NetConn() net.Conn }:
-			conn = c.NetConn()
-		default:
-			return conn
-		}
-	}
 }
 
 // Interface guards

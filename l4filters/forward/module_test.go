@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
@@ -80,66 +79,42 @@ func behind(t *testing.T) layer4.Handler {
 
 func TestParseUpstream(t *testing.T) {
 	t.Setenv("SLUICE_TEST_HOST", "backend.example.com")
-	for _, tc := range []struct{ upstream, network, address, err string }{
-		{"10.0.0.1:443", "tcp", "10.0.0.1:443", ""},
-		{"[2001:db8::1]:443", "tcp", "[2001:db8::1]:443", ""},
-		{"backend.example.com:443", "tcp", "backend.example.com:443", ""},
-		{"localhost:8443", "tcp", "localhost:8443", ""},
-		{"tcp/10.0.0.1:443", "tcp", "10.0.0.1:443", ""},
-		{"unix//run/backend.sock", "unix", "/run/backend.sock", ""},
-		{"{env.SLUICE_TEST_HOST}:443", "tcp", "backend.example.com:443", ""},
-		{"", "", "", "required"},
-		{":443", "", "", "must be an address, host:port or unix/path"},
-		{"backend.example.com", "", "", "must be an address"},
-		{"backend.example.com:0", "", "", "must be an address"},
-		{"10.0.0.1:443-445", "", "", "must have one port, not a range"},
-		{"udp/10.0.0.1:443", "", "", "must be host:port or unix/path, not udp"},
-		{"10.0.0.1:https", "", "", "10.0.0.1:https"},
-		{"10.0.0.1:70000", "", "", "10.0.0.1:70000"},
-		{"{env.SLUICE_TEST_NONESUCH}:443", "", "", "SLUICE_TEST_NONESUCH"},
-		{"{l4.sluice.sni}:443", "", "", "l4.sluice.sni"},
+	for _, tc := range []struct{ upstream, text, err string }{
+		{"10.0.0.1:443", "10.0.0.1:443", ""},
+		{"[2001:db8::1]:443", "[2001:db8::1]:443", ""},
+		{"backend.example.com:443", "backend.example.com:443", ""},
+		{"localhost:8443", "localhost:8443", ""},
+		{"tcp/10.0.0.1:443", "10.0.0.1:443", ""},
+		{"unix//run/backend.sock", "unix//run/backend.sock", ""},
+		{"unix//run/backend.sock|0200", "unix//run/backend.sock", ""},
+		{"{env.SLUICE_TEST_HOST}:443", "backend.example.com:443", ""},
+		{"", "", "required"},
+		{":443", "", "must be an address, host:port or unix/path"},
+		{"backend.example.com", "", "must be an address"},
+		{"backend.example.com:0", "", "must be an address"},
+		{"10.0.0.1:443-445", "", "must have one port, not a range"},
+		{"udp/10.0.0.1:443", "", "must be host:port or unix/path, not udp"},
+		{"10.0.0.1:https", "", "10.0.0.1:https"},
+		{"10.0.0.1:70000", "", "10.0.0.1:70000"},
+		{"{env.SLUICE_TEST_NONESUCH}:443", "", "SLUICE_TEST_NONESUCH} is empty"},
+		{"{none.such}:443", "", "unrecognized placeholder {none.such}"},
 	} {
 		t.Run(tc.upstream, func(t *testing.T) {
-			network, address, err := parseUpstream(tc.upstream)
+			address, dynamic, err := expandAtLoad(tc.upstream)
+			var to *target
+			if err == nil {
+				to, err = parseUpstream(address)
+			}
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("got error %v, want one with %q", err, tc.err)
 				}
 				return
 			}
-			if network != tc.network || address != tc.address || err != nil {
-				t.Errorf("got %q, %q, %v, want %q, %q", network, address, err, tc.network, tc.address)
+			if err != nil || dynamic || to.text != tc.text || !to.trusted {
+				t.Errorf("got %+v, dynamic %v, %v, want %q, trusted", to, dynamic, err, tc.text)
 			}
 		})
-	}
-}
-
-// TestProvision checks the range of the timeout, its default, and that errors name their field.
-func TestProvision(t *testing.T) {
-	for _, tc := range []struct {
-		config  string
-		timeout time.Duration
-		err     string
-	}{
-		{`{"upstream":"10.0.0.1:443"}`, 10 * time.Second, ""},
-		{`{"upstream":"10.0.0.1:443","connect_timeout":"10ms"}`, 10 * time.Millisecond, ""},
-		{`{"upstream":"10.0.0.1:443","connect_timeout":"5m"}`, 5 * time.Minute, ""},
-		{`{"upstream":"10.0.0.1:443","connect_timeout":"9ms"}`, 0, "connect_timeout: 9ms is out of range, 10ms to 5m0s"},
-		{`{"upstream":"10.0.0.1:443","connect_timeout":"301s"}`, 0, "connect_timeout: 5m1s is out of range"},
-		{`{"upstream":"10.0.0.1:443","connect_timeout":-1}`, 0, "connect_timeout: -1ns is out of range"},
-		{`{}`, 0, "upstream: "},
-		{`{"upstream":"x"}`, 0, `upstream: "x"`},
-	} {
-		h, _, err := load(t, tc.config)
-		if tc.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%s: got error %v, want one with %q", tc.config, err, tc.err)
-			}
-			continue
-		}
-		if err != nil || h.dialer.Timeout != tc.timeout {
-			t.Errorf("%s: got %v, want a timeout of %v", tc.config, err, tc.timeout)
-		}
 	}
 }
 

@@ -1,0 +1,130 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/mholt/caddy-l4/layer4"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-sluice/sluice/internal/guarddial"
+	"github.com/caddy-sluice/sluice/internal/linger"
+	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/internal/offstack"
+	"github.com/caddy-sluice/sluice/modules/session"
+)
+
+// errGivenUp is the error of a connect that went well, but for a session that had ended meanwhile.
+var errGivenUp = errors.New("the session has ended")
+
+// permit takes a permit for the client's connection, which is given back at the session's end. A client that has as
+// many as it may gets the end of the stream, not a reset, and not a byte.
+func (h *Handler) permit(cx *layer4.Connection, sess *session.Session) bool {
+	if h.app.TakeSource(sess, h.scope, h.MaxConnectionsPerIP, h.IPv6Prefix) {
+		return true
+	}
+	sess.End(session.ClusterLimit)
+	h.limited.Inc()
+	if entry := h.logger.Check(zap.DebugLevel, "client has too many connections"); entry != nil {
+		entry.Write(zap.Stringer("remote", sess.Client), zap.String("scope", h.scope))
+	}
+	linger.End(bottom(cx.Conn), nil)
+	return false
+}
+
+// connect connects to the upstream and says in the session how that went.
+func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *target) (conn net.Conn, err error) {
+	start := time.Now()
+	sess.Set(func() { sess.Upstream = to.text })
+	offstack.Call(func() { conn, err = h.open(cx, sess, to) })
+	sess.Set(func() { sess.ConnectTime = time.Since(start) })
+	if err == nil && sess.CloseReason() != session.Open {
+		_, err = conn.Close(), errGivenUp
+	}
+	if err != nil {
+		sess.OnStop(nil)
+		h.failed(sess, to, err)
+	}
+	return conn, err
+}
+
+// open returns a connection on which the upstream has been told who the client is, if it is to be told, and with which
+// TLS has been agreed on, if that is wanted. From here until the relay begins, to stop the session means to give up.
+func (h *Handler) open(cx *layer4.Connection, sess *session.Session, to *target) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.connectTimeout)
+	defer cancel()
+	sess.OnStop(cancel)
+	client := bottom(cx.Conn)
+	departure := watchDeparture(client, func() {
+		sess.End(session.ClientGone)
+		cancel()
+	})
+	defer departure.stop()
+	if h.KeepAlive != 0 || h.UserTimeout != 0 {
+		// A client that is gone already is noticed by the relay.
+		_ = h.dialer.KeepAlive.Apply(client)
+	}
+	conn, err := h.dial(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := h.introduce(ctx, cx, conn, to)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secured, nil
+}
+
+// dial connects to the upstream's socket.
+func (h *Handler) dial(ctx context.Context, to *target) (net.Conn, error) {
+	if to.path == "" {
+		return h.dialer.Dial(ctx, to.host, to.port, to.trusted)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", to.path)
+}
+
+// introduce sends the PROXY header, and then goes over to TLS.
+func (h *Handler) introduce(ctx context.Context, cx *layer4.Connection, conn net.Conn, to *target) (net.Conn, error) {
+	if h.ProxyProtocol != "" {
+		if err := h.sendHeader(ctx, cx, conn); err != nil {
+			return nil, err
+		}
+	}
+	if h.tls == nil {
+		return conn, nil
+	}
+	return h.secure(ctx, cx, conn, to)
+}
+
+// failed records that there is no connection to the upstream.
+func (h *Handler) failed(sess *session.Session, to *target, err error) {
+	reason := failure(err)
+	level := zapcore.WarnLevel
+	switch {
+	case sess.CloseReason() != session.Open:
+		level = zapcore.DebugLevel // it was given up
+	case !to.trusted && reason != session.ConnectFailure:
+		level = zapcore.DebugLevel // the client chose the name
+	}
+	sess.End(reason)
+	if entry := h.logger.Check(level, "connecting to upstream"); entry != nil {
+		entry.Write(zap.String("upstream", to.text), zap.Stringer("reason", sess.CloseReason()),
+			zap.Duration("duration", sess.ConnectTime), zap.Error(err))
+	}
+}
+
+// failure says what an error of the dialing means for the session.
+func failure(err error) session.CloseReason {
+	if _, ok := errors.AsType[*netguard.Refused](err); ok {
+		return session.Guard
+	}
+	if _, ok := errors.AsType[*guarddial.ResolveError](err); ok {
+		return session.ResolveFailure
+	}
+	return session.ConnectFailure
+}
