@@ -78,7 +78,11 @@ var rules = []rule{
 		packages: []string{"caddyfile/..."},
 		allow:    []string{caddyPath, configPath + "/...", httpPath, "github.com/dustin/go-humanize"},
 	},
-	{name: "the address check is the one place that looks into the HTTP app", packages: []string{"modules/addrcheck"}, allow: []string{caddyPath, httpPath, layer4Path}},
+	{
+		name:     "the address check is the one place that looks into the HTTP app",
+		packages: []string{"modules/addrcheck"},
+		allow:    append([]string{caddyPath, httpPath, layer4Path, zapPath}, ours("modules/sluiceapp")...),
+	},
 	{name: "sockets know Caddy's listeners", packages: []string{"modules/sockets"}, allow: []string{caddyPath, "golang.org/x/sys/unix"}},
 	{
 		name:     "the app has the process's own business",
