@@ -24,16 +24,15 @@ const trust = 10 * time.Second
 
 // sample is a reading, kept for a while. Its owner's mutex guards it.
 type sample struct {
-	read  func() (uint64, error)
-	every time.Duration
+	read func() (uint64, error)
 	// tried is when the system was asked last, good when it answered.
 	tried, good time.Time
 	value       uint64
 }
 
-// refresh asks the system if it is time to, and reports whether there is a new value.
-func (s *sample) refresh(now time.Time) bool {
-	if !s.tried.IsZero() && now.Sub(s.tried) < s.every {
+// refresh asks the system if the last time was at least so long ago, and reports whether there is a new value.
+func (s *sample) refresh(now time.Time, every time.Duration) bool {
+	if !s.tried.IsZero() && now.Sub(s.tried) < every {
 		return false
 	}
 	s.tried = now
@@ -60,14 +59,14 @@ type Memory struct {
 
 // NewMemory returns a Memory that reads the bytes in use from read, once a second at most.
 func NewMemory(read func() (uint64, error)) *Memory {
-	return &Memory{sample: sample{read: read, every: memoryEvery}}
+	return &Memory{sample: sample{read: read}}
 }
 
 // Ask says whether no more than limit bytes are in use.
 func (m *Memory) Ask(now time.Time, limit uint64) Answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sample.refresh(now)
+	m.sample.refresh(now, memoryEvery)
 	if !m.sample.known(now) {
 		return Unknown
 	}
@@ -80,6 +79,9 @@ func (m *Memory) Ask(now time.Time, limit uint64) Answer {
 const (
 	// filesEvery is how often open files are counted. They can run out within a second.
 	filesEvery = 100 * time.Millisecond
+	// filesDoubt is how often they are counted while the last count and what was let in since make too many: most of
+	// that may be over by now. It bounds what counting costs to less than a hundredth of the time.
+	filesDoubt = 5 * time.Millisecond
 	// filesPerConnection is what a connection needs: the client's socket and the upstream's.
 	filesPerConnection = 2
 )
@@ -93,9 +95,10 @@ type Files struct {
 	taken uint64
 }
 
-// NewFiles returns a Files that reads the number of open files from read, ten times a second at most.
+// NewFiles returns a Files that reads the number of open files from read, ten times a second, and more often only when
+// there seem to be too many.
 func NewFiles(read func() (uint64, error)) *Files {
-	return &Files{sample: sample{read: read, every: filesEvery}}
+	return &Files{sample: sample{read: read}}
 }
 
 // Take says whether a connection leaves no more than limit files open, and counts the connection if so. Since it may be
@@ -103,15 +106,28 @@ func NewFiles(read func() (uint64, error)) *Files {
 func (f *Files) Take(now time.Time, limit uint64) Answer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.sample.refresh(now) {
-		f.taken = 0
+	f.count(now, filesEvery)
+	if f.full(limit) {
+		f.count(now, filesDoubt)
 	}
 	if !f.sample.known(now) {
 		return Unknown
 	}
-	if f.sample.value+f.taken+filesPerConnection > limit {
+	if f.full(limit) {
 		return Full
 	}
 	f.taken += filesPerConnection
 	return Room
+}
+
+// count counts the open files if the last time was at least so long ago.
+func (f *Files) count(now time.Time, every time.Duration) {
+	if f.sample.refresh(now, every) {
+		f.taken = 0
+	}
+}
+
+// full says whether there is no room for one more connection.
+func (f *Files) full(limit uint64) bool {
+	return f.sample.value+f.taken+filesPerConnection > limit
 }

@@ -93,12 +93,20 @@ func TestFiles(t *testing.T) {
 		{"more_than_the_limit", []step{{0, 1 << 32, nil, Full, 1}}},
 		{"each_counts_for_two", []step{
 			{0, 94, nil, Room, 1},
-			{50 * ms, 0, nil, Room, 1},
-			{99 * ms, 0, nil, Room, 1},
-			{99 * ms, 0, nil, Full, 1},
-			{100 * ms, 96, nil, Room, 2}, // the reading has them in it
-			{100 * ms, 96, nil, Room, 2},
-			{100 * ms, 96, nil, Full, 2},
+			{1 * ms, 0, nil, Room, 1},
+			{4 * ms, 0, nil, Room, 1},
+			{4 * ms, 0, nil, Full, 1},
+			{104 * ms, 96, nil, Room, 2}, // the reading has them in it
+			{104 * ms, 96, nil, Room, 2},
+			{104 * ms, 96, nil, Full, 2},
+		}},
+		{"counted_again_when_in_doubt", []step{
+			{0, 98, nil, Room, 1},
+			{4 * ms, 98, nil, Full, 1},
+			{5 * ms, 98, nil, Room, 2}, // the first is gone
+			{9 * ms, 98, nil, Full, 2},
+			{10 * ms, 99, nil, Full, 3},
+			{15 * ms, 0, errUnreadable, Full, 4},
 		}},
 		{"refused_ones_count_for_none", []step{
 			{0, 99, nil, Full, 1},

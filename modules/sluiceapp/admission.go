@@ -155,7 +155,7 @@ func (a *App) Admit(sess *session.Session) bool {
 }
 
 // giveProcess gives a permit of the process back.
-func giveProcess() { counts().process.Release(1) }
+func giveProcess() { shared().process.Release(1) }
 
 // shut returns the gate that the system's state keeps shut; Open if there is none.
 func (a *App) shut(now time.Time) session.CloseReason {

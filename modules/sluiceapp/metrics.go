@@ -24,9 +24,9 @@ func newMetrics() *appMetrics {
 			Help: "Connections that were not admitted, by the gate that refused them.",
 		}, []string{"gate"}),
 		connections: gauge("sluice_admission", "connections", "Connections that have been admitted and are open.",
-			func() *permit.Gauge { return &counts().process }),
+			func() *permit.Gauge { return &shared().process }),
 		preread: gauge("sluice_preread", "memory_bytes", "Memory for the first bytes of connections that are not decided.",
-			func() *permit.Gauge { return &counts().preread }),
+			func() *permit.Gauge { return &shared().preread }),
 	}
 	for gate := firstGate; gate <= lastGate; gate++ {
 		m.rejected[gate-firstGate] = m.refusals.WithLabelValues(gateName(gate))

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-// counts returns the one state of the process. Sessions outlive the config that they began under, and what they hold
+// shared returns the one state of the process. Sessions outlive the config that they began under, and what they hold
 // is to count under the next one that has a limit, whatever lies between: so it is not a config's.
-var counts = sync.OnceValue(func() *state { return new(state) })
+var shared = sync.OnceValue(func() *state { return new(state) })
 
 // state is what is counted across configs. It holds counts only: limits are a config's.
 type state struct {

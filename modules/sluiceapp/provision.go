@@ -38,7 +38,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.gates.provision(a.Admission); err != nil {
 		return fmt.Errorf("admission.%w", err)
 	}
-	a.state = counts()
+	a.state = shared()
 	if err := session.Register(ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}

@@ -1,0 +1,65 @@
+package sluiceapp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+// TestOption checks what blocks of the global option become.
+func TestOption(t *testing.T) {
+	for _, tc := range []struct{ name, want, err string }{
+		{"sluice", `{}`, ""},
+		{"sluice {\nguard off\npreread_memory 1MiB\nshutdown_grace 0\n}", `{"shutdown_grace":0,"preread_memory":1048576,"guard":"off"}`, ""},
+		{"sluice {\nadmission\n}", `{"admission":{}}`, ""},
+		{
+			"sluice {\nadmission {\nmax_connections 5\nmemory_limit 2GiB\nopen_files_reserve 0\nfailure_mode open\n}\n}",
+			`{"admission":{"max_connections":5,"memory_limit":"2GiB","open_files_reserve":"0","failure_mode":"open"}}`, "",
+		},
+		{"sluice on", "", `sluice takes no argument, got "on"`},
+		{"sluice {\nguard off\nguard off\n}", "", "guard is given twice"},
+		{"sluice {\nguard some\n}", "", `guard: "some" is not known; must be one of dns, strict, off`},
+		{"sluice {\nguard\n}", "", "guard needs an argument"},
+		{"sluice {\nshutdown_grace soon\n}", "", "shutdown_grace: "},
+		{"sluice {\nshutdown_grace\n}", "", "shutdown_grace needs an argument"},
+		{"sluice {\npreread_memory 0\n}", "", "preread_memory: "},
+		{"sluice {\nlimit 5\n}", "", `unrecognized option "limit": expected admission, shutdown_grace, preread_memory or guard`},
+		{"sluice {\nadmission 5\n}", "", `admission takes no argument, got "5"`},
+		{"sluice {\nadmission {\nmax_connections 0\n}\n}", "", `max_connections: "0" is not a positive number`},
+		{"sluice {\nadmission {\nlimit 5\n}\n}", "", `unrecognized option "limit": expected max_connections`},
+		{"sluice {\nadmission {\nmax_connections 5\nmax_connections 6\n}\n}", "", "max_connections is given twice"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := parseOption(caddyfile.NewTestDispenser(tc.name), nil)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("got error %v, want one with %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || string(got.(httpcaddyfile.App).Value) != tc.want || got.(httpcaddyfile.App).Name != "sluice" {
+				t.Errorf("got %v, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestSecondBlock checks that a second block adds to the first, and that what it says again counts.
+func TestSecondBlock(t *testing.T) {
+	var app any
+	for _, block := range []string{
+		"sluice {\nguard strict\nadmission {\nmax_connections 5\nmemory_limit 1GiB\n}\n}",
+		"sluice {\nguard off\nadmission {\nmax_connections 6\n}\n}",
+	} {
+		var err error
+		if app, err = parseOption(caddyfile.NewTestDispenser(block), app); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `{"admission":{"max_connections":6,"memory_limit":"1GiB"},"guard":"off"}`
+	if got := string(app.(httpcaddyfile.App).Value); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
