@@ -1,6 +1,7 @@
 package l4sni
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -55,6 +56,8 @@ func TestProxyHeader(t *testing.T) {
 		{"v2_mapped", proxyV2(1, "[::ffff:198.51.100.7]:1234", "[::ffff:203.0.113.9]:8443"), "198.51.100.7:1234", "203.0.113.9:8443"},
 		{"v2_tlvs", proxyV2(1, "198.51.100.7:1234", "203.0.113.9:8443", 4, 0, 1, 'x'), "198.51.100.7:1234", "203.0.113.9:8443"},
 		{"v2_local", proxyV2(0, "198.51.100.7:1234", "203.0.113.9:8443"), peer, here},
+		{"v2_local_empty", []byte("\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"), peer, here},
+		{"v2_unspec_tlvs", []byte("\r\n\r\n\x00\r\nQUIT\n\x21\x00\x00\x04\x04\x00\x01x"), peer, here},
 	} {
 		for _, chunk := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/%d", tc.name, chunk), func(t *testing.T) {
@@ -76,6 +79,9 @@ func TestProxyHeader(t *testing.T) {
 					}
 				}
 				r.checkStream(t, tls)
+				if !bytes.Equal(r.sess.ProxyHeader, tc.header) {
+					t.Errorf("got header %q in the session, want %q", r.sess.ProxyHeader, tc.header)
+				}
 			})
 		}
 	}

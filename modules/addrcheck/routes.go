@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -84,10 +85,13 @@ type places map[place]struct{}
 func checkRoutes(list layer4.RouteList, start place, logger *zap.Logger) error {
 	in := places{start: {}}
 	for i, raw := range list {
-		r := route{Handlers: raw.HandlersRaw, Match: raw.MatcherSetsRaw}
+		r := route{Handlers: raw.HandlersRaw}
 		out, err := r.walk(i, in)
 		if err != nil {
 			return err
+		}
+		if matches(raw) {
+			maps.Copy(out, in)
 		}
 		in = make(places, len(out))
 		filter := ""
@@ -102,6 +106,13 @@ func checkRoutes(list layer4.RouteList, start place, logger *zap.Logger) error {
 		}
 	}
 	return nil
+}
+
+// matches says whether a route is not for every connection. Caddy loads the matchers of a route before its handlers, and
+// then only an unexported field tells.
+func matches(r *layer4.Route) bool {
+	loaded := reflect.ValueOf(r).Elem().FieldByName("matcherSets")
+	return len(r.MatcherSetsRaw) > 0 || loaded.IsValid() && loaded.Len() > 0
 }
 
 // walk takes connections through the route with this index and returns in which states they may come to the next.
