@@ -30,8 +30,8 @@ func (c *clock) begin(r *relay.Relay, limits lifetime.Limits) {
 	c.relay = r
 	now := time.Now()
 	c.watch.Start(limits, now)
-	// To connect counts as activity: there is no need to ask the kernel yet.
-	c.plan(now, lifetime.Activity{})
+	// Most connections are over before there is a need to ask the kernel.
+	c.plan(now, lifetime.Activity{Age: -1})
 }
 
 // tick is the timer's function. end waits for it.

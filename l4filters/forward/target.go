@@ -178,7 +178,7 @@ func (l allowList) parse(address string) (*target, error) {
 	}
 	for _, a := range l {
 		if a.covers(host, addr, port) {
-			return &target{host: host, port: port, text: net.JoinHostPort(host, portText)}, nil
+			return &target{host: host, port: port, text: net.JoinHostPort(host, strconv.Itoa(int(port)))}, nil
 		}
 	}
 	return nil, errors.New("it is not on the allow list")
