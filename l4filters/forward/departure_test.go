@@ -26,9 +26,9 @@ func (h *Handler) hang() (asked <-chan struct{}) {
 	return began
 }
 
-// TestR32_ClientLeavesWhileConnecting checks that a reset ends the connecting, and that the end of the client's stream
+// TestClientLeavesWhileConnecting checks that a reset ends the connecting, and that the end of the client's stream
 // does not, with and without bytes that nobody has read.
-func TestR32_ClientLeavesWhileConnecting(t *testing.T) {
+func TestClientLeavesWhileConnecting(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		sends int

@@ -3,6 +3,7 @@ package forward
 import (
 	"io"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -101,40 +102,38 @@ func (v *visit) refused(t *testing.T) {
 	}
 }
 
-// TestE18_Limit holds one connection and tries more.
-func TestE18_Limit(t *testing.T) {
-	address, accepted := echo(t)
-	h := limited(t, address, "1")
-	first := h.visit(t, "192.0.2.7")
-	first.served(t)
-	before := counted(t, address)
-	for range 5 {
-		h.visit(t, "192.0.2.7").refused(t)
+// TestLimit holds as many connections as a client may have, and tries more.
+func TestLimit(t *testing.T) {
+	for n, name := range map[int]string{1: "E18_one", 2: "E19_two", 3: "Z116_three"} {
+		t.Run(name, func(t *testing.T) {
+			address, accepted := echo(t)
+			h := limited(t, address, strconv.Itoa(n))
+			var held []*visit
+			for range n {
+				v := h.visit(t, "192.0.2.7")
+				v.served(t)
+				held = append(held, v)
+			}
+			before := counted(t, address)
+			for range 5 {
+				h.visit(t, "192.0.2.7").refused(t)
+			}
+			if got := int(accepted.Load()); got != n {
+				t.Errorf("got %d connections at the upstream, want %d", got, n)
+			}
+			if got := counted(t, address) - before; got != 5 {
+				t.Errorf("got %v counted, want 5", got)
+			}
+			if got := held[0].leave(); got != session.Completed {
+				t.Errorf("got %v, want %v", got, session.Completed)
+			}
+			held[0] = h.visit(t, "192.0.2.7")
+			held[0].served(t)
+			for _, v := range held {
+				v.leave()
+			}
+		})
 	}
-	if got := accepted.Load(); got != 1 {
-		t.Errorf("got %d connections at the upstream, want the first only", got)
-	}
-	if got := counted(t, address) - before; got != 5 {
-		t.Errorf("got %v counted, want 5", got)
-	}
-	if got := first.leave(); got != session.Completed {
-		t.Errorf("got %v, want %v", got, session.Completed)
-	}
-	third := h.visit(t, "192.0.2.7")
-	third.served(t)
-	third.leave()
-}
-
-// TestE19_LimitOfTwo serves the second connection, and not the third.
-func TestE19_LimitOfTwo(t *testing.T) {
-	address, _ := echo(t)
-	h := limited(t, address, "2")
-	first, second := h.visit(t, "192.0.2.7"), h.visit(t, "192.0.2.7")
-	first.served(t)
-	second.served(t)
-	h.visit(t, "192.0.2.7").refused(t)
-	first.leave()
-	second.leave()
 }
 
 // TestE20_LimitBySource checks who counts as one client: the address behind a PROXY header, and for IPv6 its network.

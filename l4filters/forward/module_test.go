@@ -205,7 +205,7 @@ func TestDialFailures(t *testing.T) {
 		name, upstream string
 		want           session.CloseReason
 	}{
-		{"refused", closed.Addr().String(), session.ConnectFailure},
+		{"T43_refused", closed.Addr().String(), session.ConnectFailure},
 		{"no_socket", "unix/" + filepath.Join(t.TempDir(), "none.sock"), session.ConnectFailure},
 		{"no_such_name", "nonexistent.invalid:443", session.ResolveFailure},
 	} {

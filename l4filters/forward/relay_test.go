@@ -32,8 +32,8 @@ func backend(t *testing.T, part func(*net.TCPConn)) (address string, done <-chan
 	return ln.Addr().String(), finished
 }
 
-// TestRelay checks a whole connection: what each side gets, what the session knows afterwards, and the line about it.
-func TestRelay(t *testing.T) {
+// TestT47_Relay checks a whole connection: what each side gets, what the session knows afterwards, and the line about it.
+func TestT47_Relay(t *testing.T) {
 	var got []byte
 	address, done := backend(t, func(conn *net.TCPConn) {
 		got, _ = io.ReadAll(conn) // until the half-close
@@ -102,7 +102,7 @@ func TestAbort(t *testing.T) {
 		want            session.CloseReason
 	}{
 		{"client", reset, func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }, session.ClientGone},
-		{"upstream", func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }, reset, session.Error},
+		{"Z122_upstream", func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }, reset, session.Error},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			connected := make(chan struct{})

@@ -173,8 +173,8 @@ func TestTLS(t *testing.T) {
 		{"alpn", offers("mqtt"), `"alpn":["mqtt"]`, plain, " mqtt", session.Completed},
 		{"alpn_not_there", offers("mqtt"), `"alpn":["xmpp"]`, plain, "", session.ConnectFailure},
 		{"what_the_client_agreed_on", offers("http/1.1", "h2"), ``, agreed("h2"), " h2", session.Completed},
-		{"R50_not_what_the_client_agreed_on", offers("http/1.1"), ``, agreed("h2"), "", session.ConnectFailure},
-		{"R50_no_protocols_for_http2", nil, ``, agreed("h2"), "", session.ConnectFailure},
+		{"not_what_the_client_agreed_on", offers("http/1.1"), ``, agreed("h2"), "", session.ConnectFailure},
+		{"no_protocols_for_http2", nil, ``, agreed("h2"), "", session.ConnectFailure},
 		{"no_protocols_for_another", nil, ``, agreed("mqtt"), " ", session.Completed},
 		{"client_without_protocol", offers("h2"), ``, agreed(""), " ", session.Completed},
 		{"alpn_before_the_client", offers("mqtt"), `"alpn":["mqtt"]`, agreed("h2"), " mqtt", session.Completed},
@@ -206,8 +206,8 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// TestR51_SharedConfig has clients with different protocols at the same time: none changes what another is offered.
-func TestR51_SharedConfig(t *testing.T) {
+// TestSharedConfig has clients with different protocols at the same time: none changes what another is offered.
+func TestSharedConfig(t *testing.T) {
 	e := newSecureEcho(t, func(c *tls.Config) { c.NextProtos = []string{"h2", "mqtt", "http/1.1"} })
 	h := e.handler(t, ``, "")
 	count := make(map[string]int)
