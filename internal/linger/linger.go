@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
+// What is read after the end of our stream is bounded twice. That is enough for the rest of a hello and early data that
+// are in flight, and too little to be worth holding a connection for.
 const (
-	// MaxBytes and MaxTime bound what is read after the end of our stream. They are enough for the rest of a hello and
-	// early data that are in flight, and too little to be worth holding a connection for.
+	// MaxBytes is how many bytes are read.
 	MaxBytes = 32 << 10
-	MaxTime  = time.Second
+	// MaxTime is how long all of it may take, last words included.
+	MaxTime = time.Second
 )
 
 // End writes last, if there is anything, ends the stream to the peer, and reads on a little, at most 32 KiB or a second:
