@@ -12,7 +12,7 @@ import (
 func networks(t testing.TB, text string) []netip.Prefix {
 	t.Helper()
 	var list []netip.Prefix
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		prefix, err := netip.ParsePrefix(word)
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func FuzzContains(f *testing.F) {
 			return
 		}
 		var list []netip.Prefix
-		for _, word := range strings.Fields(text) {
+		for word := range strings.FieldsSeq(text) {
 			if prefix, err := netip.ParsePrefix(word); err == nil && !prefix.Addr().Is4In6() {
 				list = append(list, prefix)
 			}

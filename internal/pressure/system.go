@@ -29,7 +29,7 @@ func ResidentMemory() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading memory in use: %w", err)
 	}
-	stat, err := self.NewStat()
+	stat, err := self.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("reading memory in use: %w", err)
 	}

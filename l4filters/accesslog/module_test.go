@@ -119,7 +119,7 @@ func TestT50_EmptySession(t *testing.T) {
 			t.Errorf("field %s is missing", name)
 		}
 	}
-	for _, name := range strings.Fields("server_name alpn protocol pattern cluster upstream") {
+	for name := range strings.FieldsSeq("server_name alpn protocol pattern cluster upstream") {
 		if got[name] != "-" {
 			t.Errorf("%s: got %v, want -", name, got[name])
 		}

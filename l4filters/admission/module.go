@@ -29,7 +29,8 @@ func init() {
 // (memory, open files, connections; see the app `sluice`), then its own. Nothing waits. What is refused is closed without
 // a byte, counted by gate, and was never one of our connections. What is let in counts until it has ended.
 //
-// It stands in front of the handlers that do the work, once in a route.
+// It stands in front of the handlers that do the work. Each one that a connection passes counts it for the limits that it
+// has.
 type Handler struct {
 	// How many connections there may be on the listen address that the connection came in by. All routes with this
 	// handler share the count, also across reloads. Range: 1 to 10000000. Default: no limit. No placeholders.

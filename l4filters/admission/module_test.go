@@ -60,7 +60,8 @@ func TestUnmarshalCaddyfile(t *testing.T) {
 		{"admission", Handler{}, ""},
 		{
 			"admission {\nmax_connections 5\nmax_connections_per_ip 2\nipv6_prefix 56\n}",
-			Handler{MaxConnections: 5, MaxConnectionsPerIP: 2, IPv6Prefix: 56}, "",
+			Handler{MaxConnections: 5, MaxConnectionsPerIP: 2, IPv6Prefix: 56},
+			"",
 		},
 		{"admission 5", Handler{}, `admission takes no argument, got "5"`},
 		{"admission {\nmax_connections 0\n}", Handler{}, `max_connections: "0" is not a positive number`},
@@ -116,11 +117,13 @@ func TestLimits(t *testing.T) {
 		{"none", `{}`, []attempt{{"192.0.2.1:1", local}, {"192.0.2.1:2", local}}, []session.CloseReason{open, open}},
 		{
 			"T33_second_is_refused", `{"max_connections":1}`,
-			[]attempt{{"192.0.2.1:1", local}, {"192.0.2.2:1", local}}, []session.CloseReason{open, listener},
+			[]attempt{{"192.0.2.1:1", local}, {"192.0.2.2:1", local}},
+			[]session.CloseReason{open, listener},
 		},
 		{
 			"other_listener", `{"max_connections":1}`,
-			[]attempt{{"192.0.2.1:1", local}, {"192.0.2.1:1", "10.0.0.1:444"}}, []session.CloseReason{open, open},
+			[]attempt{{"192.0.2.1:1", local}, {"192.0.2.1:1", "10.0.0.1:444"}},
+			[]session.CloseReason{open, open},
 		},
 		{
 			"E18_same_client", `{"max_connections_per_ip":1}`,
@@ -134,7 +137,8 @@ func TestLimits(t *testing.T) {
 		},
 		{
 			"E21_listeners_count_apart", `{"max_connections_per_ip":1}`,
-			[]attempt{{"192.0.2.1:1", local}, {"192.0.2.1:2", "10.0.0.1:444"}}, []session.CloseReason{open, open},
+			[]attempt{{"192.0.2.1:1", local}, {"192.0.2.1:2", "10.0.0.1:444"}},
+			[]session.CloseReason{open, open},
 		},
 		{
 			"ipv6_networks", `{"max_connections_per_ip":1,"ipv6_prefix":48}`,
@@ -143,7 +147,8 @@ func TestLimits(t *testing.T) {
 		},
 		{
 			"no_ip_address", `{"max_connections_per_ip":1}`,
-			[]attempt{{"", "/run/a.sock"}, {"", "/run/a.sock"}}, []session.CloseReason{open, open},
+			[]attempt{{"", "/run/a.sock"}, {"", "/run/a.sock"}},
+			[]session.CloseReason{open, open},
 		},
 		{
 			"source_refusal_gives_the_listener_back", `{"max_connections":2,"max_connections_per_ip":1}`,

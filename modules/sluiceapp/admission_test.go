@@ -272,7 +272,7 @@ func TestPrereadMemory(t *testing.T) {
 // TestGatesAtZero checks that each gate has its counter before it refuses anything.
 func TestGatesAtZero(t *testing.T) {
 	have := counts.Of(t, Register)
-	for _, gate := range strings.Fields("memory open_files preread_memory process listener source_ip") {
+	for gate := range strings.FieldsSeq("memory open_files preread_memory process listener source_ip") {
 		if _, ok := have["caddy_sluice_admission_rejected_total "+gate]; !ok {
 			t.Errorf("gate %s: got no counter", gate)
 		}

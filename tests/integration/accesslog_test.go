@@ -68,7 +68,7 @@ func TestT50_AccessLog(t *testing.T) {
 		"pattern": "*.example.com", "cluster": "-", "upstream": addr, "bytes_in": len(hello),
 		"bytes_out": len(digest("a", hello)), "reason": "completed", "tags": map[string]any{"team": "blue"}, "peer": nil,
 	})
-	for _, name := range strings.Fields("id remote duration preread connect relay") {
+	for name := range strings.FieldsSeq("id remote duration preread connect relay") {
 		if value := fmt.Sprint(line[name]); value == "" || value == "0" || value == "<nil>" {
 			t.Errorf("%s: got %v in %v", name, line[name], line)
 		}
