@@ -67,8 +67,8 @@ func (s *Session) finish() {
 		guarded(s.onEnd[i])
 	}
 	s.onEnd = nil
-	live().remove(s)
 	metrics.closed(s)
+	live().remove(s)
 }
 
 // guarded calls f and keeps a panic in it from going further.

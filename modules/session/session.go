@@ -100,11 +100,19 @@ func Of(cx *layer4.Connection) *Session {
 	if s, ok := cx.GetVar(varName).(*Session); ok {
 		return s
 	}
-	s := &Session{Start: time.Now(), Client: cx.RemoteAddr(), Listener: cx.LocalAddr(), conn: cx.Conn}
+	s := &Session{Start: time.Now(), Client: known(cx.RemoteAddr()), Listener: known(cx.LocalAddr()), conn: cx.Conn}
 	s.Peer = s.Client
 	cx.SetVar(varName, s)
 	cx.Replacer().Map(s.placeholder)
 	return s
+}
+
+// known returns addr, or an empty address if there is none: a socket may have none any more.
+func known(addr net.Addr) net.Addr {
+	if addr == nil {
+		return &net.TCPAddr{}
+	}
+	return addr
 }
 
 // Set runs f, which writes fields of the session.

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"net"
+	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -28,14 +29,36 @@ func Retire(socket *net.TCPListener, handle func(net.Conn)) {
 
 // acceptNow handles one connection of the queue. It says whether there was one.
 func acceptNow(fd int, handle func(net.Conn)) bool {
-	nfd, _, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	nfd, peer, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	if err != nil {
 		return err == unix.EINTR || err == unix.ECONNABORTED
 	}
 	file := os.NewFile(uintptr(nfd), "")
 	defer file.Close()
 	if conn, err := net.FileConn(file); err == nil {
+		if conn.RemoteAddr() == nil {
+			conn = goneConn{conn, addrOf(peer)}
+		}
 		go handle(conn)
 	}
 	return true
+}
+
+// goneConn is a connection that its client has reset in the meantime: its socket does not know the client any more.
+type goneConn struct {
+	net.Conn
+	remote net.Addr
+}
+
+// RemoteAddr returns the client's address.
+func (c goneConn) RemoteAddr() net.Addr { return c.remote }
+
+func addrOf(peer unix.Sockaddr) net.Addr {
+	switch p := peer.(type) {
+	case *unix.SockaddrInet4:
+		return &net.TCPAddr{IP: p.Addr[:], Port: p.Port}
+	case *unix.SockaddrInet6:
+		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom16(p.Addr).Unmap(), uint16(p.Port)))
+	}
+	return &net.TCPAddr{}
 }

@@ -46,3 +46,29 @@ func TestRetire(t *testing.T) {
 	}
 	Retire(ln.(*net.TCPListener), func(net.Conn) { t.Error("got a connection from a closed socket") })
 }
+
+// TestRetireGone checks that a client which has reset its connection in the queue still has an address.
+func TestRetireGone(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := client.LocalAddr().String()
+	_ = client.(*net.TCPConn).SetLinger(0)
+	_ = client.Close()
+	handled := make(chan net.Conn, 1)
+	Retire(ln.(*net.TCPListener), func(conn net.Conn) { handled <- conn })
+	select {
+	case conn := <-handled:
+		defer conn.Close()
+		if got := conn.RemoteAddr(); got == nil || got.String() != want {
+			t.Errorf("got client %v, want %v", got, want)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("got no connection handled")
+	}
+}
