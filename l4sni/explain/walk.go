@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/caddyfile/ipranges"
 	"github.com/caddy-sluice/sluice/internal/preread"
+	"github.com/caddy-sluice/sluice/internal/proxyheader"
 	"github.com/caddy-sluice/sluice/l4sni"
 )
 
@@ -35,8 +36,9 @@ type server struct {
 }
 
 type wrapper struct {
-	Wrapper string  `json:"wrapper"`
-	Routes  []route `json:"routes"`
+	Wrapper       string               `json:"wrapper"`
+	Routes        []route              `json:"routes"`
+	ProxyProtocol *l4sni.ProxyProtocol `json:"proxy_protocol"`
 }
 
 // UnmarshalJSON looks into wrappers with layer-4 routes only: those of others may have fields of the same name.
@@ -44,10 +46,14 @@ func (w *wrapper) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &struct{ Wrapper *string }{&w.Wrapper}); err != nil {
 		return err
 	}
-	if w.Wrapper != wrapperSluice && w.Wrapper != wrapperLayer4 {
-		return nil
+	switch w.Wrapper {
+	case wrapperSluice:
+		type plain wrapper
+		return json.Unmarshal(data, (*plain)(w))
+	case wrapperLayer4:
+		return json.Unmarshal(data, &struct{ Routes *[]route }{&w.Routes})
 	}
-	return json.Unmarshal(data, &struct{ Routes *[]route }{&w.Routes})
+	return nil
 }
 
 const (
@@ -129,8 +135,12 @@ func explainWrappers(path string, s server, f flight) ([]answer, error) {
 	st := stream{flight: f}
 	for i, wrapper := range s.Wrappers {
 		w.handsOver = wrapper.Wrapper == wrapperSluice
-		var err error
-		if st, err = w.routes(fmt.Sprintf("%s.listener_wrappers[%d].routes", path, i), wrapper.Routes, st); err != nil {
+		at := fmt.Sprintf("%s.listener_wrappers[%d]", path, i)
+		err := st.readHeader(at, wrapper.ProxyProtocol)
+		if err != nil {
+			return nil, err
+		}
+		if st, err = w.routes(at+".routes", wrapper.Routes, st); err != nil {
 			return nil, err
 		}
 		// The next wrapper gets another connection, without what was known about this one.
@@ -240,18 +250,48 @@ func (s stream) preread(path string, h *l4sni.Preread) (stream, error) {
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
-	if h.ProxyProtocol != nil {
-		from, err := ipranges.Parse(h.ProxyProtocol.From)
-		if err == nil && len(from) == 0 {
-			err = errors.New("must name the peers that send a header")
-		}
-		if err != nil {
-			return s, fmt.Errorf("%s: proxy_protocol.from: %w", path, err)
-		}
-		cfg.Proxy = s.sendsHeader(from)
+	if cfg.Proxy, err = s.mustSendHeader(path, h.ProxyProtocol); err != nil {
+		return s, err
 	}
 	s.take(cfg)
 	return s, nil
+}
+
+// mustSendHeader says whether a handler or wrapper with this setting demands a PROXY header.
+func (s *stream) mustSendHeader(path string, p *l4sni.ProxyProtocol) (bool, error) {
+	if p == nil {
+		return false, nil
+	}
+	from, err := ipranges.Parse(p.From)
+	if err == nil && len(from) == 0 {
+		err = errors.New("must name the peers that send a header")
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: proxy_protocol.from: %w", path, err)
+	}
+	return s.sendsHeader(from), nil
+}
+
+// readHeader lets the listener wrapper read a PROXY header. It is gone afterwards, and who it names is the peer.
+func (s *stream) readHeader(path string, p *l4sni.ProxyProtocol) error {
+	must, err := s.mustSendHeader(path, p)
+	if err != nil || !must || s.lost != "" {
+		return err
+	}
+	var parser proxyheader.Parser
+	switch parser.Parse(s.bytes) {
+	case proxyheader.NeedMore:
+		s.lost = fmt.Sprintf("the listener wrapper at %s waits for the rest of the PROXY header", path)
+	case proxyheader.Invalid:
+		s.lost = fmt.Sprintf("the listener wrapper at %s closes the connection: the peer must send a PROXY header, and these bytes can't become one", path)
+	default:
+		header := parser.Header()
+		s.bytes = s.bytes[header.Len:]
+		if header.Source.IsValid() {
+			s.peer = header.Source.Addr().Unmap()
+		}
+	}
+	return nil
 }
 
 // take reads the stream, unless a preread before has. A PROXY header is gone afterwards, and who it names is the peer.

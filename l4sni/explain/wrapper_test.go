@@ -1,0 +1,45 @@
+package explain
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
+)
+
+// TestWrapperHeader asks about connections under a listener wrapper that reads PROXY headers.
+func TestWrapperHeader(t *testing.T) {
+	const config = `{"apps":{"http":{"servers":{"h":{"listen":[":2"],"listener_wrappers":[{"wrapper":"sluice",
+		"proxy_protocol":{"from":["10.0.0.0/8"]},
+		"routes":[{"handle":[{"handler":"sni_router","routes":[{"names":["a.test"],"handle":[{"handler":"forward","upstream":"b:1"}]}]}]}]}]}}}}}`
+	hello := hellos.New(hellos.Options{ServerName: "a.test"})
+	v1 := []byte("PROXY TCP4 192.0.2.7 198.51.100.1 4321 443\r\n")
+	for _, tc := range []struct {
+		name, peer string
+		bytes      []byte
+		want       string
+	}{
+		{"header", "10.0.0.1", append(bytes.Clone(v1), hello...), "→ forward b:1"},
+		{"peer_not_known", "", append(bytes.Clone(v1), hello...), "→ forward b:1"},
+		{"none_from_others", "192.0.2.1", hello, "→ forward b:1"},
+		{"header_from_others", "192.0.2.1", append(bytes.Clone(v1), hello...), "not_tls"},
+		{"missing", "10.0.0.1", hello, "closes the connection: the peer must send a PROXY header"},
+		{"half", "10.0.0.1", v1[:20], "waits for the rest of the PROXY header"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := []string{"--config", writeFile(t, "caddy.json", []byte(config)), "--hello", "-"}
+			if tc.peer != "" {
+				args = append(args, "--peer", tc.peer)
+			}
+			if out, err := run(tc.bytes, args...); !strings.Contains(out, tc.want) {
+				t.Errorf("got %q, %v, want %q", out, err, tc.want)
+			}
+		})
+	}
+	wrong := strings.Replace(config, `["10.0.0.0/8"]`, `[]`, 1)
+	_, err := run(nil, "--config", writeFile(t, "wrong.json", []byte(wrong)), "--name", "a.test")
+	if err == nil || !strings.Contains(err.Error(), "apps.http.servers.h.listener_wrappers[0]: proxy_protocol.from: must name") {
+		t.Errorf("got error %v, want one about proxy_protocol.from", err)
+	}
+}
