@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// maxConnections is more than any system opens: a higher number is a typing error.
-	maxConnections = 10_000_000
 	// defaultPrefix is the network that a client by IPv6 usually has for itself.
 	defaultPrefix = 64
 	maxPrefix     = 128
@@ -59,11 +57,11 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision checks the settings and sets the defaults.
 func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	h.logger = ctx.Logger()
-	if h.MaxConnections < 0 || h.MaxConnections > maxConnections {
-		return fmt.Errorf("max_connections: %d is out of range, 1 to %d", h.MaxConnections, maxConnections)
+	if h.MaxConnections < 0 || h.MaxConnections > sluiceapp.MaxConnections {
+		return fmt.Errorf("max_connections: %d is out of range, 1 to %d", h.MaxConnections, sluiceapp.MaxConnections)
 	}
-	if h.MaxConnectionsPerIP < 0 || h.MaxConnectionsPerIP > maxConnections {
-		return fmt.Errorf("max_connections_per_ip: %d is out of range, 1 to %d", h.MaxConnectionsPerIP, maxConnections)
+	if h.MaxConnectionsPerIP < 0 || h.MaxConnectionsPerIP > sluiceapp.MaxConnections {
+		return fmt.Errorf("max_connections_per_ip: %d is out of range, 1 to %d", h.MaxConnectionsPerIP, sluiceapp.MaxConnections)
 	}
 	if h.IPv6Prefix == 0 {
 		h.IPv6Prefix = defaultPrefix

@@ -31,9 +31,11 @@ type Admission struct {
 	FailureMode string `json:"failure_mode,omitempty"`
 }
 
+// MaxConnections is the highest limit for connections that can be set. A typing error should show; that many files no
+// system opens.
+const MaxConnections = 10_000_000
+
 const (
-	// maxConnections is the highest limit there can be. A typing error should show; that many files no system opens.
-	maxConnections = 10_000_000
 	// defaultReserve keeps certificates, name lookups and the admin endpoint alive when connections use up the files.
 	defaultReserve = "5%"
 	failOpen       = "open"
@@ -58,8 +60,8 @@ func (g *gates) provision(cfg *Admission) error {
 	if cfg == nil {
 		cfg = new(Admission)
 	}
-	if cfg.MaxConnections < 0 || cfg.MaxConnections > maxConnections {
-		return fmt.Errorf("max_connections: %d is out of range, 1 to %d", cfg.MaxConnections, maxConnections)
+	if cfg.MaxConnections < 0 || cfg.MaxConnections > MaxConnections {
+		return fmt.Errorf("max_connections: %d is out of range, 1 to %d", cfg.MaxConnections, MaxConnections)
 	}
 	g.maxConnections = cfg.MaxConnections
 	switch cfg.FailureMode {
@@ -189,7 +191,7 @@ func (a *App) Refuse(sess *session.Session, gate session.CloseReason) {
 	}
 	i := gate - firstGate
 	metrics.rejected[i].Inc()
-	a.sheds[i].refused(gate, a.logger)
+	a.sheds[i].refused(sess, gate, a.logger)
 	if entry := a.logger.Check(zap.DebugLevel, "connection not admitted"); entry != nil {
 		entry.Write(zap.String("remote", sess.Client.String()), zap.String("listener", sess.Listener.String()),
 			zap.String("gate", gateName(gate)))

@@ -285,14 +285,16 @@ func TestShedding(t *testing.T) {
 	logger := zap.New(core)
 	synctest.Test(t, func(t *testing.T) {
 		var s shedding
+		sess := session.Of(conns.New(t, client, local))
 		refuse := func(times int, pause time.Duration) {
 			for range times {
-				s.refused(session.AdmissionListener, logger)
+				s.refused(sess, session.AdmissionListener, logger)
 				time.Sleep(pause) // of the bubble: no time passes
 			}
 		}
 		refuse(1000, time.Second)
-		if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["gate"] != "listener" {
+		if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["gate"] != "listener" ||
+			got[0].ContextMap()["listener"] != local {
 			t.Fatalf("while it refuses: got %v, want one warning", got)
 		}
 		time.Sleep(calm - 2*time.Second)

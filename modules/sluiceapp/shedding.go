@@ -38,7 +38,7 @@ type shedding struct {
 }
 
 // refused notes that a connection was refused.
-func (s *shedding) refused(gate session.CloseReason, logger *zap.Logger) {
+func (s *shedding) refused(sess *session.Session, gate session.CloseReason, logger *zap.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Now()
@@ -47,7 +47,7 @@ func (s *shedding) refused(gate session.CloseReason, logger *zap.Logger) {
 		return
 	}
 	s.began = s.last
-	logger.Warn("refusing connections", zap.String("gate", gateName(gate)))
+	logger.Warn("refusing connections", zap.String("gate", gateName(gate)), zap.String("listener", sess.Listener.String()))
 	s.timer = time.AfterFunc(calm, func() { s.look(gate, logger) })
 }
 
