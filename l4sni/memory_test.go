@@ -186,3 +186,30 @@ func TestStopped(t *testing.T) {
 		}
 	}
 }
+
+// TestStoppedBefore has a connection that was stopped before it comes to a handler.
+func TestStoppedBefore(t *testing.T) {
+	router, _ := newRouter(t, testRouter(`,"fallback":[{"handle":[{"handler":"probe","name":"fallback"}]}]`))
+	pre, _ := newPreread(t, "{}")
+	for _, read := range []bool{false, true} {
+		for _, h := range []layer4.NextHandler{router, pre} {
+			conn := &stoppable{script: script{data: hello("a.example.com")}}
+			cx := layer4.WrapConnection(conn, nil, zap.NewNop())
+			sess := session.Of(cx)
+			sess.Preread = read
+			sess.Stop(session.Killed)
+			if err := h.Handle(cx, end); err != nil {
+				t.Fatal(err)
+			}
+			checkPath(t, cx)
+			if len(conn.asked) > 0 {
+				t.Errorf("%T: got %d reads, want none", h, len(conn.asked))
+			}
+		}
+	}
+}
+
+// stoppable is a script that can be closed.
+type stoppable struct{ script }
+
+func (*stoppable) Close() error { return nil }

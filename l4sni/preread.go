@@ -103,6 +103,9 @@ var defaults = preread.Config{MaxBytes: preread.DefaultMaxBytes, Timeout: prerea
 func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
+	if sess.CloseReason() != session.Open {
+		return nil // it was stopped from outside
+	}
 	if sess.Preread {
 		return next.Handle(cx)
 	}

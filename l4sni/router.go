@@ -234,6 +234,9 @@ func closes(r preread.Reason) bool {
 func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
+	if sess.CloseReason() != session.Open {
+		return nil // it was stopped from outside
+	}
 	if sess.Preread {
 		return h.dispatch(cx, sess, h.resolve(sess), next)
 	}
