@@ -39,7 +39,10 @@ func (h *Handler) permit(cx *layer4.Connection, sess *session.Session) bool {
 func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *target) (conn net.Conn, err error) {
 	start := time.Now()
 	sess.Set(func() { sess.Upstream = to.text })
-	offstack.Call(func() { conn, err = h.open(cx, sess, to) })
+	offstack.Call(func() {
+		_ = makeRoom(0)
+		conn, err = h.open(cx, sess, to)
+	})
 	sess.Set(func() { sess.ConnectTime = time.Since(start) })
 	if err == nil && sess.CloseReason() != session.Open {
 		_, err = conn.Close(), errGivenUp
@@ -49,6 +52,18 @@ func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *targ
 		h.failed(sess, to, err)
 	}
 	return conn, err
+}
+
+// dialStack is the stack that resolving and connecting need, in bytes, rounded up.
+const dialStack = 5 << 10
+
+// makeRoom has the stack grow at once, while there is next to nothing on it. Else it would be copied with each doubling,
+// at a depth at which that costs more than the system calls that it is for.
+//
+//go:noinline
+func makeRoom(i int) byte {
+	var room [dialStack]byte
+	return room[i]
 }
 
 // open returns a connection on which the upstream has been told who the client is, if it is to be told, and with which
