@@ -25,13 +25,14 @@ type counts map[string]float64
 func rejected(reason string) string { return `rejected_total{reason="` + reason + `"}` }
 func fallback(reason string) string { return `fallback_total{reason="` + reason + `"}` }
 
-// counts reads the counters and the gauge of the preread from the admin endpoint.
+// counts reads the counters of the preread, and its gauge of connections, from the admin endpoint.
 func (p *proxy) counts() counts {
 	p.Helper()
 	c := counts{handled: float64(records.count("stopped handling connection; connection stats"))}
 	for series, value := range p.metrics() {
 		name, ours := strings.CutPrefix(series, metricPrefix)
-		if ours && !strings.Contains(name, "_bucket{") && !strings.HasPrefix(name, "hello_") && !strings.HasSuffix(name, "_sum") {
+		if ours && !strings.Contains(name, "_bucket{") && !strings.HasPrefix(name, "hello_") && !strings.HasSuffix(name, "_sum") &&
+			name != "memory_bytes" {
 			c[name] = value
 		}
 	}
