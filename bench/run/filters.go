@@ -22,9 +22,9 @@ func filteredRoutes(names []string, upstream string) []layer4Route {
 	}
 	routes[0].Handle = []object{
 		{"handler": "access_log"},
+		{"handler": "preread", "proxy_protocol": object{"from": []string{"192.0.2.1"}}},
 		{"handler": "admission", "max_connections": 100000, "max_connections_per_ip": 100000},
 		{"handler": "ip_acl", "allow": []string{"127.0.0.0/8"}, "deny": []string{"192.0.2.0/24"}},
-		{"handler": "preread", "proxy_protocol": object{"from": []string{"192.0.2.1"}}},
 		router,
 	}
 	return routes

@@ -59,14 +59,24 @@ func (s *Session) Closed(in, out int64) {
 
 // OnEnd sets f to be called when the session ends, by whoever ends it. What was set last is called first. Permits are
 // given back like this, and the access log writes its line.
-func (s *Session) OnEnd(f func()) { s.onEnd = append(s.onEnd, f) }
+func (s *Session) OnEnd(f func()) {
+	if s.onEnd == nil {
+		s.onEnd = make([]func(), 0, usualEnds)
+	}
+	s.onEnd = append(s.onEnd, f)
+}
+
+// usualEnds is how many things there are to do at the end of a session with all of our filters: the access log and the
+// permits of the process, the listener, the source and the upstream.
+const usualEnds = 5
 
 // finish does what was left to be done at the session's end.
 func (s *Session) finish() {
 	for i := len(s.onEnd) - 1; i >= 0; i-- {
 		guarded(s.onEnd[i])
 	}
-	s.onEnd = nil
+	// Permits were given back: if another route has handlers of ours, the session goes on and needs new ones.
+	s.onEnd, s.Admitted = nil, false
 	metrics.closed(s)
 	live().remove(s)
 }

@@ -151,13 +151,10 @@ func (a *App) Admit(sess *session.Session) bool {
 		a.Refuse(sess, session.AdmissionProcess)
 		return false
 	}
-	sess.OnEnd(giveProcess)
+	sess.OnEnd(a.giveProcess)
 	sess.Admitted = true
 	return true
 }
-
-// giveProcess gives a permit of the process back.
-func giveProcess() { shared().process.Release(1) }
 
 // shut returns the gate that the system's state keeps shut; Open if there is none.
 func (a *App) shut(now time.Time) session.CloseReason {

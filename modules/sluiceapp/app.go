@@ -37,12 +37,14 @@ type App struct {
 	// placeholder), `strict` (all) or `off` (none). A handler's `guard` comes first. Default: `dns`.
 	Guard netguard.Mode `json:"guard,omitempty"`
 
-	grace  time.Duration
-	gates  gates
-	sheds  [gateCount]shedding
-	state  *state
-	ctx    caddy.Context
-	logger *zap.Logger
+	grace time.Duration
+	gates gates
+	sheds [gateCount]shedding
+	state *state
+	// giveProcess is the state's, made once.
+	giveProcess func()
+	ctx         caddy.Context
+	logger      *zap.Logger
 	// layer4 is the layer4 app of the same config, if there is one.
 	layer4 *layer4.App
 	// exitBy is when sessions are ended, once the process exits.

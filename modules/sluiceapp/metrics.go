@@ -24,9 +24,9 @@ func newMetrics() *appMetrics {
 			Help: "Connections that were not admitted, by the gate that refused them.",
 		}, []string{"gate"}),
 		connections: gauge("sluice_admission", "connections", "Connections that have been admitted and are open.",
-			func() *permit.Gauge { return &shared().process }),
+			func(s *state) *permit.Gauge { return &s.process }),
 		preread: gauge("sluice_preread", "memory_bytes", "Memory for the first bytes of connections that are not decided.",
-			func() *permit.Gauge { return &shared().preread }),
+			func(s *state) *permit.Gauge { return &s.preread }),
 	}
 	for gate := firstGate; gate <= lastGate; gate++ {
 		m.rejected[gate-firstGate] = m.refusals.WithLabelValues(gateName(gate))
@@ -35,9 +35,15 @@ func newMetrics() *appMetrics {
 }
 
 // gauge returns a collector that shows how many permits are held.
-func gauge(subsystem, name, help string, held func() *permit.Gauge) prometheus.GaugeFunc {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "caddy", Subsystem: subsystem, Name: name, Help: help},
-		func() float64 { return float64(held().Load()) })
+func gauge(subsystem, name, help string, held func(*state) *permit.Gauge) prometheus.GaugeFunc {
+	read := func() (n float64) {
+		states.Range(func(_, value any) bool {
+			n = float64(held(value.(*state)).Load())
+			return true
+		})
+		return n
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "caddy", Subsystem: subsystem, Name: name, Help: help}, read)
 }
 
 // Register adds the metrics of the app to a config's registry.

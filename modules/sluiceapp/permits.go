@@ -3,15 +3,38 @@ package sluiceapp
 import (
 	"net"
 	"net/netip"
-	"sync"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-sluice/sluice/internal/permit"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-// shared returns the one state of the process. Sessions outlive the config that they began under, and what they hold
-// is to count under the next one that has a limit, whatever lies between: so it is not a config's.
-var shared = sync.OnceValue(func() *state { return new(state) })
+// states has the one state of the process, under stateKey.
+var states = caddy.NewUsagePool()
+
+const stateKey = "state"
+
+// takeState returns the state of the process; releaseState gives it back. It is never destroyed: sessions outlive the
+// config that they began under, and what they hold is to count under the next one that has a limit, also if none has
+// our modules in between. So whoever makes it takes a reference for the process as well.
+func takeState() (*state, error) {
+	value, loaded, err := states.LoadOrNew(stateKey, newState)
+	if err == nil && !loaded {
+		_, _, err = states.LoadOrNew(stateKey, newState)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return value.(*state), nil
+}
+
+func newState() (caddy.Destructor, error) { return new(state), nil }
+
+func releaseState() error {
+	_, err := states.Delete(stateKey)
+	return err
+}
 
 // state is what is counted across configs. It holds counts only: limits are a config's.
 type state struct {
@@ -20,6 +43,12 @@ type state struct {
 	sources   permit.Keyed[source]
 	preread   permit.Gauge
 }
+
+// Destruct implements caddy.Destructor.
+func (*state) Destruct() error { return nil }
+
+// giveProcess gives a permit of the process back.
+func (s *state) giveProcess() { s.process.Release(1) }
 
 // source is a client, or a network of clients, within what a limit is for.
 type source struct {

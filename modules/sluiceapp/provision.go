@@ -38,22 +38,32 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.gates.provision(a.Admission); err != nil {
 		return fmt.Errorf("admission.%w", err)
 	}
-	a.state = shared()
 	if err := session.Register(ctx.GetMetricsRegistry()); err != nil {
+		return err
+	}
+	if err := Register(ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}
 	if err := a.watchStop(ctx); err != nil {
 		return err
 	}
-	return Register(ctx.GetMetricsRegistry())
+	var err error
+	if a.state, err = takeState(); err != nil {
+		return err
+	}
+	a.giveProcess = a.state.giveProcess
+	return nil
 }
 
-// Cleanup ends the watch over the gates.
+// Cleanup ends the watch over the gates and gives back what Provision took.
 func (a *App) Cleanup() error {
 	for i := range a.sheds {
 		a.sheds[i].stop()
 	}
-	return nil
+	if a.state == nil {
+		return nil
+	}
+	return releaseState()
 }
 
 // Interface guards
