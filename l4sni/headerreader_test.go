@@ -20,7 +20,7 @@ import (
 )
 
 // newHeaderReader returns a reader for the peers of these tests.
-func newHeaderReader(t *testing.T, from ...string) (*HeaderReader, *observer.ObservedLogs) {
+func newHeaderReader(t testing.TB, from ...string) (*HeaderReader, *observer.ObservedLogs) {
 	t.Helper()
 	r, err := NewHeaderReader(modules.Context(t), &ProxyProtocol{From: from})
 	if err != nil {
