@@ -74,17 +74,23 @@ type record struct {
 func (h *Handler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
-	r := &record{h: h, sess: sess}
-	sess.OnEnd(r.end)
-	if h.logger.Core().Enabled(zap.DebugLevel) {
-		r.begin()
-	}
+	r := h.record(sess)
 	if sess.CloseReason() != session.Open {
 		return nil
 	}
 	err := next.Handle(cx)
 	r.failed = err != nil
 	return err
+}
+
+// record has the connection's line written at the session's end.
+func (h *Handler) record(sess *session.Session) *record {
+	r := &record{h: h, sess: sess}
+	sess.OnEnd(r.end)
+	if h.logger.Core().Enabled(zap.DebugLevel) {
+		r.begin()
+	}
+	return r
 }
 
 // begin writes the line about the connection's beginning.
@@ -106,7 +112,7 @@ func (r *record) end() {
 		level = zap.DebugLevel
 	}
 	if entry := r.h.logger.Check(level, "connection"); entry != nil {
-		entry.Write(fields(r.sess, reason)...)
+		entry.Write(zap.Inline(fields{r.sess, reason}))
 	}
 }
 

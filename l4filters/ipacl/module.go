@@ -87,16 +87,33 @@ func parse(list []string) (ipset.Set, error) {
 
 // Handle calls next if the client may connect.
 func (h *Handler) Handle(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
-	if sess.CloseReason() != session.Open {
-		return nil
+	sess := session.Inside(cx)
+	if sess == nil {
+		return h.first(cx, next)
 	}
-	if !h.permits(sess.Client) {
-		h.refuse(sess)
+	if !h.passes(sess) {
 		return nil
 	}
 	return next.Handle(cx)
+}
+
+// first is Handle for the first handler of a session.
+func (h *Handler) first(cx *layer4.Connection, next layer4.Handler) error {
+	sess := session.Enter(cx)
+	defer sess.Leave(h.logger)
+	return h.Handle(cx, next)
+}
+
+// passes says whether the connection may go on, and refuses its client else.
+func (h *Handler) passes(sess *session.Session) bool {
+	if sess.CloseReason() != session.Open {
+		return false
+	}
+	if !h.permits(sess.Client) {
+		h.refuse(sess)
+		return false
+	}
+	return true
 }
 
 // permits judges a client.

@@ -8,12 +8,20 @@ import (
 )
 
 // Context returns the context of a config that has no app yet: each is made, with its defaults, when a module asks for
-// it. What is loaded in the context is cleaned up when the test ends.
+// it. What is loaded in the context is cleaned up when the test ends. Nothing is logged.
 func Context(t testing.TB) caddy.Context {
 	t.Helper()
+	return ContextLogging(t, `{"output":"discard"}`)
+}
+
+// ContextLogging is Context with a writer for the log, as JSON.
+func ContextLogging(t testing.TB, writer string) caddy.Context {
+	t.Helper()
 	config := &caddy.Config{
-		Admin:   &caddy.AdminConfig{Disabled: true},
-		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)}}}},
+		Admin: &caddy.AdminConfig{Disabled: true},
+		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
+			"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(writer), EncoderRaw: []byte(`{"format":"json"}`)}},
+		}},
 	}
 	base, err := caddy.ProvisionContext(config)
 	if err != nil {
