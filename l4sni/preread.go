@@ -103,27 +103,31 @@ var defaults = preread.Config{MaxBytes: preread.DefaultMaxBytes, Timeout: prerea
 func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
+	cx, err := h.read(cx, sess)
+	if cx == nil {
+		return err
+	}
+	return next.Handle(cx)
+}
+
+// read returns the connection as it is to go on; nil if it is not to.
+func (h *Preread) read(cx *layer4.Connection, sess *session.Session) (*layer4.Connection, error) {
 	if sess.CloseReason() != session.Open {
-		return nil // it was stopped from outside
+		return nil, nil // it was stopped from outside
 	}
 	if sess.Preread {
-		return next.Handle(cx)
+		return cx, nil
 	}
 	if !h.reader.app.Admit(sess) {
-		return nil
+		return nil, nil
 	}
 	metrics.begin(sess)
-	defer sess.Handover()
-
 	r := h.reader.read(cx, sess)
-	if r.cx == nil {
-		return r.err
-	}
-	if closes(r.verdict.Reason) {
+	if r.cx != nil && closes(r.verdict.Reason) {
 		refuse(r.cx, sess, h.logger, false)
-		return nil
+		return nil, nil
 	}
-	return next.Handle(r.cx)
+	return r.cx, r.err
 }
 
 // Interface guards

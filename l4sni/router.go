@@ -234,23 +234,42 @@ func closes(r preread.Reason) bool {
 func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
-	if sess.CloseReason() != session.Open {
-		return nil // it was stopped from outside
+	cx, handlers, err := h.route(cx, sess)
+	if cx == nil {
+		return err
 	}
-	if sess.Preread {
-		return h.dispatch(cx, sess, h.resolve(sess), next)
+	if len(handlers) == 0 {
+		return next.Handle(cx)
 	}
+	return handlers[0].Handle(cx, link{handlers[1:], next})
+}
 
-	if !h.reader.app.Admit(sess) {
-		return nil
+// route returns the connection and the handlers that it is to go on with, of which none is left if it goes on to what
+// follows the router; no connection if it is not to go on.
+func (h *Router) route(cx *layer4.Connection, sess *session.Session) (*layer4.Connection, chain, error) {
+	if sess.CloseReason() != session.Open {
+		return nil, nil, nil // it was stopped from outside
 	}
-	metrics.begin(sess)
-	defer sess.Handover()
-	r := h.reader.read(cx, sess)
-	if r.cx == nil {
-		return r.err
+	var verdict *preread.Verdict
+	if sess.Preread {
+		verdict = h.resolve(sess)
+	} else {
+		if !h.reader.app.Admit(sess) {
+			return nil, nil, nil
+		}
+		metrics.begin(sess)
+		r := h.reader.read(cx, sess)
+		if r.cx == nil {
+			return nil, nil, r.err
+		}
+		cx, verdict = r.cx, &r.verdict
 	}
-	return h.dispatch(r.cx, sess, &r.verdict, next)
+	handlers, goesOn := h.decide(sess, verdict)
+	if !goesOn {
+		refuse(cx, sess, h.logger, h.Alert != "off")
+		return nil, nil, nil
+	}
+	return cx, handlers, nil
 }
 
 // resolve asks the table about a hello that an earlier handler has read.
@@ -266,26 +285,25 @@ func (h *Router) resolve(sess *session.Session) *preread.Verdict {
 	return &preread.Verdict{Kind: preread.Routed, Match: match}
 }
 
-// dispatch gives the connection to its route, or to the fallback, or closes it.
-func (h *Router) dispatch(cx *layer4.Connection, sess *session.Session, v *preread.Verdict, next layer4.Handler) error {
+// decide returns the handlers of the route or of the fallback. It says whether the connection goes on at all.
+func (h *Router) decide(sess *session.Session, v *preread.Verdict) (handlers chain, goesOn bool) {
 	sess.Set(func() { sess.Reason, sess.Pattern = v.Reason, v.Match.Pattern })
 	if v.Reason == preread.None {
 		route := h.Routes[v.Match.Route]
 		sess.Set(func() { sess.Routed, sess.Protocol, sess.Tags = true, v.Match.Protocol, route.Tags })
 		metrics.routed.Inc()
-		return route.handlers.handle(cx, next)
+		return route.handlers, true
 	}
 	if fallback := h.fallbacks[v.Reason]; fallback != nil {
 		sess.Routed = true
 		metrics.fallback.WithLabelValues(v.Reason.String()).Inc()
-		return fallback.handle(cx, next)
+		return fallback, true
 	}
 	if sess.HandsOver && !closes(v.Reason) {
 		sess.Routed = true
-		return next.Handle(cx)
+		return nil, true
 	}
-	refuse(cx, sess, h.logger, h.Alert != "off")
-	return nil
+	return nil, false
 }
 
 // refuse ends a connection for its preread reason. A client's misbehaviour is worth a line at Debug only: the

@@ -41,7 +41,11 @@ func (s *Session) Leave(logger *zap.Logger) {
 			zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 	}
 	s.depth--
-	if s.depth == 0 && s.isOver() {
+	if s.depth > 0 {
+		return
+	}
+	s.Handover()
+	if s.isOver() {
 		s.finish()
 	}
 }

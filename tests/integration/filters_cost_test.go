@@ -18,6 +18,9 @@ func init() { caddy.RegisterModule(nullWriter{}) }
 // nullWriter is a log writer that has its lines made before it throws them away, which Caddy's own has not.
 type nullWriter struct{}
 
+// nullLog is a log with that writer.
+var nullLog = caddy.BaseLog{WriterRaw: []byte(`{"output":"sluicenull"}`), EncoderRaw: []byte(`{"format":"json"}`)}
+
 // CaddyModule returns the Caddy module information.
 func (nullWriter) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.logging.writers.sluicenull", New: func() caddy.Module { return new(nullWriter) }}
@@ -70,7 +73,7 @@ func BenchmarkFilters(b *testing.B) {
 		n    int
 	}{{"none", 0}, {"all", len(allFilters)}} {
 		b.Run(bc.name, func(b *testing.B) {
-			h := chained(b, modules.ContextLogging(b, `{"output":"sluicenull"}`), bc.n)
+			h := chained(b, modules.ContextLogging(b, nullLog), bc.n)
 			conn := conns.New(b, "192.0.2.1:40000", "192.0.2.2:443").Conn
 			buf := make([]byte, 0, 2048)
 			b.ReportAllocs()
@@ -85,7 +88,7 @@ func BenchmarkFilters(b *testing.B) {
 
 // TestFilterAllocs checks that what the filters allocate for a connection is fixed, and small.
 func TestFilterAllocs(t *testing.T) {
-	ctx := modules.ContextLogging(t, `{"output":"sluicenull"}`)
+	ctx := modules.ContextLogging(t, nullLog)
 	conn := conns.New(t, "192.0.2.1:40000", "192.0.2.2:443").Conn
 	buf := make([]byte, 0, 2048)
 	measure := func(h layer4.Handler) float64 {

@@ -11,17 +11,15 @@ import (
 // it. What is loaded in the context is cleaned up when the test ends. Nothing is logged.
 func Context(t testing.TB) caddy.Context {
 	t.Helper()
-	return ContextLogging(t, `{"output":"discard"}`)
+	return ContextLogging(t, caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)})
 }
 
-// ContextLogging is Context with a writer for the log, as JSON.
-func ContextLogging(t testing.TB, writer string) caddy.Context {
+// ContextLogging is Context with a log.
+func ContextLogging(t testing.TB, log caddy.BaseLog) caddy.Context {
 	t.Helper()
 	config := &caddy.Config{
-		Admin: &caddy.AdminConfig{Disabled: true},
-		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
-			"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(writer), EncoderRaw: []byte(`{"format":"json"}`)}},
-		}},
+		Admin:   &caddy.AdminConfig{Disabled: true},
+		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: log}}},
 	}
 	base, err := caddy.ProvisionContext(config)
 	if err != nil {
