@@ -35,14 +35,20 @@ func (h *Handler) permit(cx *layer4.Connection, sess *session.Session) bool {
 	return false
 }
 
-// connect connects to the upstream and says in the session how that went.
-func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *target) (conn net.Conn, err error) {
-	start := time.Now()
-	sess.Set(func() { sess.Upstream = to.text })
+// connect connects to the upstream and says in the session how that went. It returns nil if it went wrong.
+func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *target) (t *transfer) {
 	offstack.Call(func() {
 		_ = makeRoom(0)
-		conn, err = h.open(cx, sess, to)
+		t = h.begin(cx, sess, to)
 	})
+	return t
+}
+
+// begin is connect, on another goroutine.
+func (h *Handler) begin(cx *layer4.Connection, sess *session.Session, to *target) *transfer {
+	start := time.Now()
+	sess.Set(func() { sess.Upstream = to.text })
+	conn, err := h.open(cx, sess, to)
 	sess.Set(func() { sess.ConnectTime = time.Since(start) })
 	if err == nil && sess.CloseReason() != session.Open {
 		_, err = conn.Close(), errGivenUp
@@ -50,8 +56,9 @@ func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *targ
 	if err != nil {
 		sess.OnStop(nil)
 		h.failed(sess, to, err)
+		return nil
 	}
-	return conn, err
+	return h.prepare(cx, sess, conn)
 }
 
 // dialStack is the stack that resolving and connecting need, in bytes, rounded up.

@@ -142,13 +142,13 @@ func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 	if h.MaxConnectionsPerIP > 0 && !h.permit(cx, sess) {
 		return nil
 	}
-	upstream, err := h.connect(cx, sess, to)
-	if err != nil {
+	t := h.connect(cx, sess, to)
+	if t == nil {
 		return nil
 	}
-	defer upstream.Close()
+	defer t.close()
 	sess.Handover()
-	h.relay(cx, sess, upstream)
+	h.relay(sess, t)
 	return nil
 }
 

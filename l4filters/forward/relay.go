@@ -31,32 +31,48 @@ var expiryReasons = map[lifetime.Expiry]session.CloseReason{
 	lifetime.HalfClose: session.HalfCloseTimeout,
 }
 
-// transfer is a connection being relayed.
+// transfer is a connection being relayed, or about to be.
 type transfer struct {
 	relay.Relay
 	clock clock
+	start time.Time
 }
 
-// moved returns the bytes delivered so far.
-func (t *transfer) moved() (in, out int64) { return t.Sent(), t.Received() }
-
-// relay moves bytes until the end and writes what happened into the session.
-func (h *Handler) relay(cx *layer4.Connection, sess *session.Session, upstream net.Conn) {
-	start := time.Now()
-	t := new(transfer)
+// prepare makes the transfer between a client and its upstream, and starts its clock. It is not for the handler's own
+// goroutine: what it allocates needs stack.
+func (h *Handler) prepare(cx *layer4.Connection, sess *session.Session, upstream net.Conn) *transfer {
+	t := &transfer{start: time.Now()}
 	t.Backend = upstream
 	t.Client, t.Prefix = peel(cx)
 	t.ClientSocket = bottom(cx.Conn)
 	t.OnHalfClose = t.clock.halfClosed
 	t.clock.begin(&t.Relay, h.limits)
-	defer t.clock.end()
 	sess.OnMoved(t.moved)
 	sess.OnStop(t.Stop)
+	return t
+}
+
+// close gives back what the transfer holds.
+func (t *transfer) close() {
+	t.clock.end()
+	_ = t.Backend.Close()
+}
+
+// moved returns the bytes delivered so far.
+func (t *transfer) moved() (in, out int64) { return t.Sent(), t.Received() }
+
+// relay moves bytes until the end. While it does, this and Handle are all that lies on the stack.
+func (h *Handler) relay(sess *session.Session, t *transfer) {
 	end, err := t.Run()
+	h.ended(sess, t, end, err)
+}
+
+// ended writes into the session what became of the transfer.
+func (h *Handler) ended(sess *session.Session, t *transfer, end relay.End, err error) {
 	sess.End(t.reason(end))
 	sess.Set(func() {
 		sess.BytesIn, sess.BytesOut = t.moved()
-		sess.RelayTime = time.Since(start)
+		sess.RelayTime = time.Since(t.start)
 	})
 	sess.OnMoved(nil)
 	sess.OnStop(nil)
