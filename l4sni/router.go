@@ -234,43 +234,52 @@ func closes(r preread.Reason) bool {
 func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
-	cx, handlers, err := h.route(cx, sess)
-	if cx == nil {
+	w, err := h.route(cx, sess, next)
+	if w == nil {
 		return err
 	}
-	if len(handlers) == 0 {
-		return next.Handle(cx)
-	}
-	return handlers[0].Handle(cx, link{handlers[1:], next})
+	return w.first.Handle(w.cx, &w.rest)
 }
 
-// route returns the connection and the handlers that it is to go on with, of which none is left if it goes on to what
-// follows the router; no connection if it is not to go on.
-func (h *Router) route(cx *layer4.Connection, sess *session.Session) (*layer4.Connection, chain, error) {
+// way is how a connection goes on.
+type way struct {
+	cx    *layer4.Connection
+	first layer4.NextHandler
+	rest  link
+}
+
+// route returns the way that the connection is to go on; nil if it is not to.
+func (h *Router) route(cx *layer4.Connection, sess *session.Session, next layer4.Handler) (*way, error) {
 	if sess.CloseReason() != session.Open {
-		return nil, nil, nil // it was stopped from outside
+		return nil, nil // it was stopped from outside
 	}
 	var verdict *preread.Verdict
 	if sess.Preread {
 		verdict = h.resolve(sess)
 	} else {
 		if !h.reader.app.Admit(sess) {
-			return nil, nil, nil
+			return nil, nil
 		}
 		metrics.begin(sess)
 		r := h.reader.read(cx, sess)
 		if r.cx == nil {
-			return nil, nil, r.err
+			return nil, r.err
 		}
 		cx, verdict = r.cx, &r.verdict
 	}
 	handlers, goesOn := h.decide(sess, verdict)
 	if !goesOn {
 		refuse(cx, sess, h.logger, h.Alert != "off")
-		return nil, nil, nil
+		return nil, nil
 	}
-	return cx, handlers, nil
+	if len(handlers) == 0 {
+		handlers = through
+	}
+	return &way{cx, handlers[0], link{handlers[1:], next}}, nil
 }
+
+// through are the handlers of a connection that goes on to what follows the router.
+var through = chain{layer4.NextHandlerFunc(func(cx *layer4.Connection, next layer4.Handler) error { return next.Handle(cx) })}
 
 // resolve asks the table about a hello that an earlier handler has read.
 func (h *Router) resolve(sess *session.Session) *preread.Verdict {
