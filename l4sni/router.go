@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/clienthello"
+	"github.com/caddy-sluice/sluice/internal/offstack"
 	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/internal/replay"
 	"github.com/caddy-sluice/sluice/internal/snitable"
@@ -232,13 +233,22 @@ func closes(r preread.Reason) bool {
 
 // Handle routes the connection. If no preread ran before, it reads the hello first.
 func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
+	sess := session.Inside(cx)
+	if sess == nil {
+		return h.first(cx, next)
+	}
 	w, err := h.route(cx, sess, next)
 	if w == nil {
 		return err
 	}
 	return w.first.Handle(w.cx, &w.rest)
+}
+
+// first is Handle for the first handler of a session.
+func (h *Router) first(cx *layer4.Connection, next layer4.Handler) error {
+	sess := session.Enter(cx)
+	defer sess.Leave(h.logger)
+	return h.Handle(cx, next)
 }
 
 // way is how a connection goes on.
@@ -255,7 +265,7 @@ func (h *Router) route(cx *layer4.Connection, sess *session.Session, next layer4
 	}
 	var verdict *preread.Verdict
 	if sess.Preread {
-		verdict = h.resolve(sess)
+		offstack.Call(func() { verdict = h.resolve(sess) })
 	} else {
 		if !h.reader.app.Admit(sess) {
 			return nil, nil

@@ -83,6 +83,11 @@ func (r *Relay) Run() (End, error) {
 	r.wait.Add(2)
 	go r.begin()
 	r.wait.Wait()
+	return r.result()
+}
+
+// result is what Run returns. It is a function of its own because Run is on the stack for as long as the connection lasts.
+func (r *Relay) result() (End, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = false

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/linger"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/internal/offstack"
+	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
@@ -35,16 +36,38 @@ func (h *Handler) permit(cx *layer4.Connection, sess *session.Session) bool {
 	return false
 }
 
-// connect connects to the upstream and says in the session how that went. It returns nil if it went wrong.
-func (h *Handler) connect(cx *layer4.Connection, sess *session.Session, to *target) (t *transfer) {
+// connect connects to the upstream and says in the session how that went. It returns nil if it went wrong, or if the
+// connection is not to get there.
+func (h *Handler) connect(cx *layer4.Connection, sess *session.Session) (t *transfer) {
+	if !h.app.Admit(sess) || sess.CloseReason() != session.Open {
+		return nil
+	}
+	if sess.Reason != preread.None && !sess.Routed {
+		sess.Reject()
+		return nil
+	}
 	offstack.Call(func() {
 		_ = makeRoom(0)
-		t = h.begin(cx, sess, to)
+		if to := h.permitted(cx, sess); to != nil {
+			t = h.begin(cx, sess, to)
+		}
 	})
 	return t
 }
 
-// begin is connect, on another goroutine.
+// permitted returns where the connection is to go; nil if it must not.
+func (h *Handler) permitted(cx *layer4.Connection, sess *session.Session) *target {
+	to := h.target
+	if to == nil {
+		to = h.choose(cx, sess)
+	}
+	if to == nil || h.MaxConnectionsPerIP > 0 && !h.permit(cx, sess) {
+		return nil
+	}
+	return to
+}
+
+// begin connects and makes the transfer. It runs on a goroutine of its own.
 func (h *Handler) begin(cx *layer4.Connection, sess *session.Session, to *target) *transfer {
 	start := time.Now()
 	sess.Set(func() { sess.Upstream = to.text })
@@ -58,7 +81,10 @@ func (h *Handler) begin(cx *layer4.Connection, sess *session.Session, to *target
 		h.failed(sess, to, err)
 		return nil
 	}
-	return h.prepare(cx, sess, conn)
+	t := h.prepare(cx, sess, conn)
+	sess.OnEnd(t.close)
+	sess.Handover()
+	return t
 }
 
 // dialStack is the stack that resolving and connecting need, in bytes, rounded up.

@@ -106,12 +106,19 @@ func TestZ120_BufferedBytesFirst(t *testing.T) {
 
 // TestT46_ReplayFailure has an upstream that resets the connection before it gets the first bytes.
 func TestT46_ReplayFailure(t *testing.T) {
-	address, done := backend(t, func(conn *net.TCPConn) { _, _ = conn.SetLinger(0), conn.Close() })
+	connected := make(chan struct{}) // before, it would be the connect that fails
+	address, done := backend(t, func(conn *net.TCPConn) {
+		<-connected
+		_, _ = conn.SetLinger(0), conn.Close()
+	})
 	h, _ := newHandler(t, address)
 	_, server := newPair(t)
 	cx := layer4.WrapConnection(replay.New(server, []byte("hello")), nil, zap.NewNop())
 	sess := session.Of(cx)
-	sess.OnHandover(func() { <-done }) // between the connect and the first bytes
+	sess.OnHandover(func() { // between the connect and the first bytes
+		close(connected)
+		<-done
+	})
 	if err := h.Handle(cx, behind(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/internal/lifetime"
 	"github.com/caddy-sluice/sluice/internal/netguard"
-	"github.com/caddy-sluice/sluice/internal/preread"
 	"github.com/caddy-sluice/sluice/modules/session"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
@@ -124,32 +123,21 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Handle connects to the upstream and relays. A failure that lies with the client or the upstream is no error of
 // the handler: it is in the session, for the access log and the filters.
 func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
+	sess := session.Inside(cx)
+	if sess == nil {
+		return h.first(cx)
+	}
+	if t := h.connect(cx, sess); t != nil {
+		h.relay(sess, t)
+	}
+	return nil
+}
+
+// first is Handle for the first handler of a session.
+func (h *Handler) first(cx *layer4.Connection) error {
 	sess := session.Enter(cx)
 	defer sess.Leave(h.logger)
-	if !h.app.Admit(sess) || sess.CloseReason() != session.Open {
-		return nil
-	}
-	if sess.Reason != preread.None && !sess.Routed {
-		sess.Reject()
-		return nil
-	}
-	to := h.target
-	if to == nil {
-		if to = h.choose(cx, sess); to == nil {
-			return nil
-		}
-	}
-	if h.MaxConnectionsPerIP > 0 && !h.permit(cx, sess) {
-		return nil
-	}
-	t := h.connect(cx, sess, to)
-	if t == nil {
-		return nil
-	}
-	defer t.close()
-	sess.Handover()
-	h.relay(sess, t)
-	return nil
+	return h.Handle(cx, nil)
 }
 
 // Interface guards

@@ -52,7 +52,8 @@ func (h *Handler) prepare(cx *layer4.Connection, sess *session.Session, upstream
 	return t
 }
 
-// close gives back what the transfer holds.
+// close gives back what the transfer holds. It is called at the session's end, which also passes on the last end of a
+// stream.
 func (t *transfer) close() {
 	t.clock.end()
 	_ = t.Backend.Close()
