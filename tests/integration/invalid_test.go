@@ -133,7 +133,7 @@ func TestRefusedHandlers(t *testing.T) {
 		{"upstream_ports", `{"handler":"forward","upstream":"a.test:1-3"}`, `upstream: "a.test:1-3": must have one port`},
 		{"upstream_udp", `{"handler":"forward","upstream":"udp/a.test:53"}`, `upstream: "udp/a.test:53": must be host:port or unix/path, not udp`},
 		{"upstream_port_too_large", `{"handler":"forward","upstream":"a.test:65536"}`, `upstream: "a.test:65536": `},
-		{"upstream_placeholder", `{"handler":"forward","upstream":"{l4.sluice.sni}:443"}`, `upstream: "{l4.sluice.sni}:443": `},
+		{"upstream_placeholder", `{"handler":"forward","upstream":"{l4.sluice.sni}:443"}`, `upstream: "{l4.sluice.sni}:443" has a placeholder about the connection: allow must say`},
 		{"connect_timeout_short", `{"handler":"forward","upstream":"a.test:1","connect_timeout":"1ms"}`, "connect_timeout: 1ms is out of range, 10ms to 5m0s"},
 		{"connect_timeout_long", `{"handler":"forward","upstream":"a.test:1","connect_timeout":"6m"}`, "connect_timeout: 6m0s is out of range"},
 	} {
@@ -248,7 +248,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"forward_missing", "forward", "forward needs an argument … Caddyfile:5"},
 		{"forward_two", "forward a:1 b:2", `forward takes one argument, got also "b:2" … Caddyfile:5`},
 		{"forward_no_port", "forward a.test", `"a.test": must be an address … Caddyfile:5`},
-		{"forward_option", "forward a:1 {\n nothing \n}", `unrecognized option "nothing": expected connect_timeout … Caddyfile:6`},
+		{"forward_option", "forward a:1 {\n nothing \n}", `unrecognized option "nothing": expected one of allow, connect_timeout … Caddyfile:6`},
 		{"connect_timeout_twice", "forward a:1 {\n connect_timeout 1s \n connect_timeout 1s \n}", "connect_timeout is given twice … Caddyfile:7"},
 		{"next_argument", "next x", `next takes no argument, got "x" … Caddyfile:5`},
 		{"next_block", "next {\n x \n}", "next takes no block … Caddyfile:"},
