@@ -61,14 +61,21 @@ func (s *Session) isOver() bool {
 // Closed is called once, when a connection that was handed over is closed, from whichever goroutine closes it. in and
 // out are the bytes read from it and written to it.
 func (s *Session) Closed(in, out int64) {
-	s.mu.Lock()
-	s.BytesIn, s.BytesOut = in, out
-	s.gone = true
-	over := s.unwound
-	s.mu.Unlock()
-	if over {
+	if s.isGone(in, out) {
 		s.finish()
 	}
+}
+
+// isGone notes that the connection is closed, and says whether no handler has it either. If it was stopped just when it
+// was about to be handed over, the last handler has ended the session, and there is nothing left to say.
+func (s *Session) isGone(in, out int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unwound && s.end != HandedOver {
+		return false
+	}
+	s.BytesIn, s.BytesOut, s.gone = in, out, true
+	return s.unwound
 }
 
 // OnEnd sets f to be called when the session ends, by whoever ends it. What was set last is called first. Permits are

@@ -204,3 +204,24 @@ func TestPanicAtTheEnd(t *testing.T) {
 		t.Error("got something left undone")
 	}
 }
+
+// TestClosedAfterStop checks a connection that an HTTP server has got just when it was stopped from outside: it was never
+// handed over, its end came with the last handler, and that somebody closes it later changes nothing.
+func TestClosedAfterStop(t *testing.T) {
+	other := Enter(newConnection(t))
+	defer other.Leave(zap.NewNop())
+	before, closed := Count(), counts.Of(t, Register)
+	s := Enter(newConnection(t))
+	ends := 0
+	s.OnEnd(func() { ends++ })
+	s.Stop(Killed)
+	s.End(HandedOver)
+	s.Leave(zap.NewNop())
+	s.Closed(7, 8)
+	if ends != 1 || Count() != before || Find(other.id) != other {
+		t.Errorf("got %d ends, %d sessions on the list, want 1 and %d", ends, Count(), before)
+	}
+	if got := counts.Of(t, Register).Since(closed)["caddy_sluice_session_closed_total killed"]; got != 1 {
+		t.Errorf("got %v closed, want 1", got)
+	}
+}
