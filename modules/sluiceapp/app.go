@@ -47,6 +47,9 @@ type App struct {
 	logger      *zap.Logger
 	// layer4 is the layer4 app of the same config, if there is one.
 	layer4 *layer4.App
+	// doors are its listeners, which a goroutine watches until stopWatch is closed; then it closes watchDone.
+	doors                []*door
+	stopWatch, watchDone chan struct{}
 	// exitBy is when sessions are ended, once the process exits.
 	exitBy time.Time
 

@@ -26,14 +26,21 @@ const (
 	quietTime = 200 * time.Millisecond
 )
 
-// watchStop has Caddy tell when this config is about to stop. It is the one moment that is known to lie before the stop
-// of any app: those follow in random order.
-func (a *App) watchStop(ctx caddy.Context) error {
-	events, err := ctx.App("events")
+// Caddy's events about a config: that all of it has started, and that it is about to stop.
+const (
+	eventStarted  = "started"
+	eventStopping = "stopping"
+)
+
+// watchConfig has Caddy tell when all of this config has started, and when it is about to stop. These are the moments
+// that are known to lie after the start and before the stop of any app: those happen in random order.
+func (a *App) watchConfig(ctx caddy.Context) error {
+	app, err := ctx.App("events")
 	if err != nil {
 		return fmt.Errorf("getting events app: %w", err)
 	}
-	return events.(*caddyevents.App).On("stopping", a)
+	events := app.(*caddyevents.App)
+	return errors.Join(events.On(eventStarted, a), events.On(eventStopping, a))
 }
 
 // Start looks for the layer4 app, which is provisioned by now.
@@ -49,17 +56,42 @@ func (a *App) Start() error {
 	return nil
 }
 
-// Handle implements caddyevents.Handler for the event that the config is about to stop, which is after the next one
-// has started. The layer4 app's listeners are closed here and now, with all connections in their queues handled: when
-// it closes them itself, the kernel resets those.
-func (a *App) Handle(context.Context, caddy.Event) error {
-	if a.layer4 != nil {
-		retire(a.layer4, a.logger)
+// Handle implements caddyevents.Handler.
+func (a *App) Handle(_ context.Context, event caddy.Event) error {
+	switch event.Name() {
+	case eventStarted:
+		a.started()
+	case eventStopping:
+		a.stopping()
+	}
+	return nil
+}
+
+// started begins to look after the layer4 app's listeners.
+func (a *App) started() {
+	if a.layer4 == nil {
+		return
+	}
+	if a.doors = openDoors(a.layer4, a.logger); len(a.doors) > 0 {
+		a.stopWatch, a.watchDone = make(chan struct{}), make(chan struct{})
+		go a.watchDoors(a.stopWatch, a.watchDone)
+	}
+}
+
+// stopping is called after the next config, if there is one, has started. The layer4 app's listeners are closed here and
+// now, with all connections in their queues handled: when it closes them itself, the kernel resets those.
+func (a *App) stopping() {
+	if len(a.doors) > 0 {
+		close(a.stopWatch)
+		<-a.watchDone
+		disown(a.layer4, a.doors)
+		for _, d := range a.doors {
+			d.close()
+		}
 	}
 	if caddy.Exiting() {
 		a.exitBy = time.Now().Add(a.grace)
 	}
-	return nil
 }
 
 // Stop ends the sessions if the process exits. They get the rest of the grace to end by themselves. A reload leaves them

@@ -4,62 +4,19 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
-	"time"
+	"slices"
 	"unsafe"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
-	"go.uber.org/zap"
-
-	"github.com/caddy-sluice/sluice/modules/sockets"
 )
 
-// retire closes the listeners of a layer4 app whose sockets can be had, and handles what waits in their queues. The app
-// then finds none of them left to close.
-func retire(app *layer4.App, logger *zap.Logger) {
+// disown takes the listeners of these doors off the app's list, so that it finds none of them left to close.
+func disown(app *layer4.App, doors []*door) {
 	listeners := listenersOf(app)
-	if listeners == nil {
-		return
-	}
-	kept := (*listeners)[:0]
-	for _, ln := range *listeners {
-		if !retireOne(app, ln, logger) {
-			kept = append(kept, ln)
-		}
-	}
-	*listeners = kept
-}
-
-// retireOne closes one listener and reports whether it did.
-func retireOne(app *layer4.App, ln net.Listener, logger *zap.Logger) bool {
-	socket := sockets.Of(ln)
-	server := serverAt(app, ln.Addr())
-	if socket == nil || server == nil {
-		return false
-	}
-	twin, err := sockets.Duplicate(socket)
-	if err != nil {
-		return false
-	}
-	// The app's loop ends by this, and the queue is all that there is left to look after.
-	if err := ln.Close(); err != nil {
-		logger.Error("closing listener", zap.Error(err))
-	}
-	handler := server.Routes.Compile(logger, time.Duration(server.MatchingTimeout), layer4.HandlerFunc(pass))
-	sockets.Retire(twin, func(conn net.Conn) { handle(conn, handler, logger) })
-	return true
-}
-
-// pass is what stands behind the last route of a layer4 server: nothing.
-func pass(*layer4.Connection) error { return nil }
-
-// handle does with one connection what the layer4 app does.
-func handle(conn net.Conn, handler layer4.Handler, logger *zap.Logger) {
-	defer conn.Close()
-	cx := layer4.WrapConnection(conn, nil, logger)
-	if err := handler.Handle(cx); err != nil {
-		logger.Error("handling connection", zap.String("remote", conn.RemoteAddr().String()), zap.Error(err))
-	}
+	*listeners = slices.DeleteFunc(*listeners, func(ln net.Listener) bool {
+		return slices.ContainsFunc(doors, func(d *door) bool { return d.listener == ln })
+	})
 }
 
 // listenersOf returns the list of an app's listeners, which has no name outside of caddy-l4; nil if the list isn't what

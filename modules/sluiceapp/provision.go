@@ -44,7 +44,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := Register(ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}
-	if err := a.watchStop(ctx); err != nil {
+	if err := a.watchConfig(ctx); err != nil {
 		return err
 	}
 	var err error

@@ -43,6 +43,12 @@ type process struct {
 // spawn runs a Caddy with these global options until the test is over or it is ended.
 func (l *lab) spawn(name, options string) *process {
 	l.Helper()
+	return l.spawnWith(name, options, "")
+}
+
+// spawnWith is spawn, with a command of the shell in front, such as one that sets a limit.
+func (l *lab) spawnWith(name, options, first string) *process {
+	l.Helper()
 	p := &process{lab: l, admin: filepath.Join(l.dir, name), ended: make(chan struct{})}
 	config := filepath.Join(l.dir, name+".Caddyfile")
 	text := fmt.Sprintf("{\nadmin unix/%s\npersist_config off\nstorage file_system %s\nlog {\noutput stdout\nformat json\nlevel DEBUG\n}\n%s\n}\n",
@@ -54,7 +60,7 @@ func (l *lab) spawn(name, options string) *process {
 	if err != nil {
 		l.Fatal(err)
 	}
-	p.cmd = exec.Command(self, "run", "--config", config, "--adapter", "caddyfile")
+	p.cmd = exec.Command("sh", "-c", first+"\nexec \"$@\"", "sh", self, "run", "--config", config, "--adapter", "caddyfile")
 	p.cmd.Env = append(os.Environ(), asCaddy+"=1", "HOME="+l.dir)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
