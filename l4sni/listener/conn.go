@@ -24,7 +24,8 @@ type handed interface {
 // plainConn is a connection as it came in, with the bytes that were read of it in front.
 type plainConn struct {
 	net.Conn
-	fresh *freshSet // that it is in; set before the connection is handed over
+	// fresh is the set that it is in. The session may be stopped, and the connection closed by that, at any time.
+	fresh atomic.Pointer[freshSet]
 	sess  *session.Session
 	// in and out count the bytes read and written.
 	in, out atomic.Int64
@@ -77,8 +78,8 @@ func (c *plainConn) tracked() *plainConn { return c }
 
 // forget takes the connection out of the set of fresh ones.
 func (c *plainConn) forget() {
-	if c.fresh != nil {
-		c.fresh.remove(c)
+	if set := c.fresh.Load(); set != nil {
+		set.remove(c)
 	}
 }
 

@@ -25,7 +25,7 @@ type freshSet struct {
 }
 
 func (s *freshSet) add(c *plainConn) {
-	c.fresh = s
+	c.fresh.Store(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since == nil {

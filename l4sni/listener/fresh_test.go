@@ -3,6 +3,7 @@ package listener
 import (
 	"crypto/tls"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,5 +63,18 @@ func TestFreshSetEmpties(t *testing.T) {
 	_ = b.Close()
 	if len(set.since) != 0 {
 		t.Errorf("got %d connections, want none", len(set.since))
+	}
+}
+
+// TestFreshSetConcurrently checks that a connection may be closed from outside while it is being handed over.
+func TestFreshSetConcurrently(t *testing.T) {
+	var set freshSet
+	conn := newPlain(newFake(""))
+	var wait sync.WaitGroup
+	wait.Go(func() { _ = conn.Close() })
+	set.add(conn)
+	wait.Wait()
+	if _ = conn.Close(); len(set.since) != 0 {
+		t.Errorf("got %d connections in the set after the last close, want 0", len(set.since))
 	}
 }
