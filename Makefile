@@ -1,5 +1,5 @@
 # `make check` is what the checks of a change run. Everything else is a part of it.
-.PHONY: check fmt lint vet test race fuzz xcaddy build bench
+.PHONY: check fmt lint vet test race soak fuzz xcaddy build bench
 
 check:
 	.ci/run
@@ -8,7 +8,7 @@ fmt:
 	gofmt -w $$(git ls-files '*.go')
 	go tool -C .ci/tools gofumpt -w $$(git ls-files '*.go' | sed "s#^#$(CURDIR)/#")
 
-lint vet test race fuzz xcaddy:
+lint vet test race soak fuzz xcaddy:
 	.ci/run $@
 
 build:
