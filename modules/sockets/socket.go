@@ -4,6 +4,7 @@ package sockets
 import (
 	"net"
 	"reflect"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -13,10 +14,14 @@ var caddyPkg = reflect.TypeFor[caddy.Config]().PkgPath()
 
 // Of returns the TCP socket of a listener that Caddy made: a struct of its own around it, without a method that
 // gives it out. It returns nil for any other listener, for example one of another listener wrapper, whose work must
-// not be skipped.
+// not be skipped; and for a socket that Caddy was given (fd/), since others may be listening on it: what waits in its queue
+// may be for them, and it is not ours to close.
 func Of(ln net.Listener) *net.TCPListener {
 	v := reflect.Indirect(reflect.ValueOf(ln))
 	if v.Kind() != reflect.Struct || v.Type().PkgPath() != caddyPkg {
+		return nil
+	}
+	if key := v.FieldByName("lnKey"); key.Kind() != reflect.String || strings.HasPrefix(key.String(), "fd") {
 		return nil
 	}
 	field := v.FieldByName("Listener")
