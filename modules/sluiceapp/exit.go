@@ -91,6 +91,9 @@ func (a *App) stopping() {
 	}
 	if caddy.Exiting() {
 		a.exitBy = time.Now().Add(a.grace)
+		if a.layer4 != nil {
+			closeListeners(a.layer4, a.logger)
+		}
 	}
 }
 
