@@ -8,50 +8,85 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestQuickstart runs the first example that users see, on other ports.
-func TestQuickstart(t *testing.T) {
+// forwarded is the PROXY header of a load balancer in front of an example.
+const forwarded = "PROXY TCP4 203.0.113.7 192.0.2.1 4000 443\r\n"
+
+// TestExamples runs examples on other ports, and tries what their first lines say. They share a lab: Caddy holds on to the
+// locks of certificates for five seconds.
+func TestExamples(t *testing.T) {
+	type try struct{ port, header, url, want string }
 	l := newLab(t)
-	text, err := os.ReadFile("../../examples/quickstart/Caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ports := make(map[string]string)
-	var pairs []string
-	for _, port := range []string{"8443", "9001", "9002"} {
-		_, ports[port], _ = net.SplitHostPort(l.freeAddr())
-		pairs = append(pairs, ":"+port, ":"+ports[port])
-	}
-	// The example's options are all that stands between the first and the second brace at the start of a line.
-	_, rest, _ := strings.Cut(strings.NewReplacer(pairs...).Replace(string(text)), "\n{\n")
-	options, sites, ok := strings.Cut(rest, "\n}\n")
-	if !ok {
-		t.Fatal("the example has no options")
-	}
-	p := l.run(strings.Replace(options, "skip_install_trust\n", "\n", 1), sites)
-	p.addr = "127.0.0.1:" + ports["8443"]
-	for host, want := range map[string]string{"alpha.test": "hello from alpha", "www.beta.test": "hello from beta"} {
-		// Caddy issues the certificates of the sites after it has started.
-		p.eventually("https://"+host+"/", func() (string, bool) {
-			got, err := p.getInsecurely(host)
-			return fmt.Sprintf("%q, %v", got, err), got == want
-		})
+	for name, tries := range map[string][]try{
+		"quickstart": {
+			{"8443", "", "https://alpha.test/", "hello from alpha"},
+			{"8443", "", "https://www.beta.test/", "hello from beta"},
+		},
+		"proxy-protocol": {{"8443", forwarded, "https://alpha.test/", "hello 203.0.113.7"}},
+		"proxy-to-backend": {
+			{"8080", "", "http://127.0.0.1/", "hello 127.0.0.1"},
+			{"8443", forwarded, "https://alpha.test/", "hello 203.0.113.7"},
+		},
+		"dynamic":      {{"8443", "", "https://localhost/", "hello from localhost"}},
+		"upstream-tls": {{"8443", "", "https://front.test/", "back.test got HTTP/1.1"}},
+	} {
+		p, ports := l.example(name)
+		for _, try := range tries {
+			p.addr = "127.0.0.1:" + ports[try.port]
+			// Caddy issues the certificates of the sites after it has started.
+			p.eventually(name+": "+try.url, func() (string, bool) {
+				got, err := p.getInsecurely(try.header, try.url)
+				return fmt.Sprintf("%q, %v", got, err), got == try.want
+			})
+		}
 	}
 }
 
-// getInsecurely requests https://host/ through the proxy and trusts every certificate.
-func (p *proxy) getInsecurely(host string) (string, error) {
+// listenPort finds the ports in the examples.
+var listenPort = regexp.MustCompile(`:((?:80|84|90)\d\d)\b`)
+
+// example runs an example. It returns which port stands for each of those in the file.
+func (l *lab) example(name string) (*proxy, map[string]string) {
+	l.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", name, "Caddyfile"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	ports := make(map[string]string)
+	moved := listenPort.ReplaceAllStringFunc(string(text), func(port string) string {
+		if ports[port[1:]] == "" {
+			_, ports[port[1:]], _ = net.SplitHostPort(l.freeAddr())
+		}
+		return ":" + ports[port[1:]]
+	})
+	// The example's options are all that stands between the first and the second brace at the start of a line.
+	_, rest, _ := strings.Cut(moved, "\n{\n")
+	options, sites, ok := strings.Cut(rest, "\n}\n")
+	if !ok {
+		l.Fatal("the example has no options")
+	}
+	return l.run(strings.Replace(options, "skip_install_trust\n", "\n", 1), sites), ports
+}
+
+// getInsecurely requests a URL through the proxy, after a PROXY header if there is one, and trusts every certificate.
+func (p *proxy) getInsecurely(header, url string) (string, error) {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+			if err == nil {
+				_, err = io.WriteString(conn, header)
+			}
+			return conn, err
 		},
 		DisableKeepAlives: true,
 	}
-	res, err := (&http.Client{Transport: transport, Timeout: patience}).Get("https://" + host + "/")
+	res, err := (&http.Client{Transport: transport, Timeout: patience}).Get(url)
 	if err != nil {
 		return "", err
 	}
