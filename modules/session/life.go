@@ -2,6 +2,7 @@ package session
 
 import (
 	"runtime/debug"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
@@ -12,6 +13,7 @@ import (
 // the first handler that enters to the last that leaves; if the connection was handed over, until that is closed.
 func Enter(cx *layer4.Connection) *Session {
 	s := Of(cx)
+	s.follow(cx)
 	if s.depth == 0 {
 		s.Set(func() { s.unwound = false })
 		live().add(s)
@@ -25,9 +27,18 @@ func Enter(cx *layer4.Connection) *Session {
 // front. It saves stack, of which an idle connection keeps what its handlers take.
 func Inside(cx *layer4.Connection) *Session {
 	if s, ok := cx.GetVar(varName).(*Session); ok && s.depth > 0 {
+		s.follow(cx)
 		return s
 	}
 	return nil
+}
+
+// follow takes the client's address over from the connection: a handler that is not ours may have read a PROXY header.
+func (s *Session) follow(cx *layer4.Connection) {
+	if client := cx.RemoteAddr(); client != nil && client != s.remote {
+		s.remote = client
+		s.Set(func() { s.Client = client })
+	}
 }
 
 // Leave tells that a handler is done with the connection. It must be deferred directly: if the handler panics, it ends
@@ -93,8 +104,8 @@ const usualEnds = 5
 
 // finish does what was left to be done at the session's end.
 func (s *Session) finish() {
-	for i := len(s.onEnd) - 1; i >= 0; i-- {
-		guarded(s.onEnd[i])
+	for _, f := range slices.Backward(s.onEnd) {
+		guarded(f)
 	}
 	// Permits were given back: if another route has handlers of ours, the session goes on and needs new ones.
 	s.onEnd, s.Admitted = nil, false

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
@@ -223,5 +224,36 @@ func TestClosedAfterStop(t *testing.T) {
 	}
 	if got := counts.Of(t, Register).Since(closed)["caddy_sluice_session_closed_total killed"]; got != 1 {
 		t.Errorf("got %v closed, want 1", got)
+	}
+}
+
+// proxied is a connection behind a handler that is not ours and has read a PROXY header.
+type proxied struct {
+	net.Conn
+	client net.Addr
+}
+
+func (p proxied) RemoteAddr() net.Addr { return p.client }
+
+// TestFollow checks that the client is the one that the connection has, also if a handler of somebody else's has found it
+// out between two of ours.
+func TestFollow(t *testing.T) {
+	for name, look := range map[string]func(*layer4.Connection) *Session{"inside": Inside, "enter": Enter} {
+		t.Run(name, func(t *testing.T) {
+			cx := newConnection(t)
+			s := Enter(cx)
+			defer s.Leave(zap.NewNop())
+			peer, client := s.Client, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+			if look(cx); s.Client != peer {
+				t.Errorf("got client %v, want %v", s.Client, peer)
+			}
+			look(cx.Wrap(proxied{cx.Conn, client}))
+			if s.Client != client || s.Peer != peer {
+				t.Errorf("got client %v, peer %v, want %v and %v", s.Client, s.Peer, client, peer)
+			}
+			if look(cx.Wrap(proxied{cx.Conn, nil})); s.Client != client {
+				t.Errorf("got client %v of a connection that has none, want %v", s.Client, client)
+			}
+		})
 	}
 }

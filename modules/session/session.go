@@ -62,6 +62,8 @@ type Session struct {
 	// PrereadTime, ConnectTime and RelayTime say where the connection's time went.
 	PrereadTime, ConnectTime, RelayTime time.Duration
 
+	// remote is the remote address that the connection had at the last handler.
+	remote net.Addr
 	// depth is how many handlers the connection is in, onEnd what is to be done at its end.
 	depth    int
 	onEnd    []func()
@@ -101,7 +103,7 @@ func Of(cx *layer4.Connection) *Session {
 		return s
 	}
 	s := &Session{Start: time.Now(), Client: known(cx.RemoteAddr()), Listener: known(cx.LocalAddr()), conn: cx.Conn}
-	s.Peer = s.Client
+	s.Peer, s.remote = s.Client, s.Client
 	cx.SetVar(varName, s)
 	cx.Replacer().Map(s.placeholder)
 	return s
