@@ -20,7 +20,7 @@ import (
 func (h *Preread) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
 	if d.NextArg() {
-		return d.ArgErr()
+		return d.Errf("preread takes no argument, got %q", d.Val())
 	}
 	var once args.Once
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -77,7 +77,7 @@ func UnmarshalProxyProtocol(d *caddyfile.Dispenser) (*ProxyProtocol, error) {
 func (h *Router) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
 	if d.NextArg() {
-		return d.ArgErr()
+		return d.Errf("sni_router takes no argument, got %q", d.Val())
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if err := h.unmarshalOption(d); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
@@ -201,13 +202,24 @@ func (h *Router) fallbackReasons() (map[preread.Reason]int, error) {
 	return owner, nil
 }
 
+// fallbackReasons lists the reasons that can have a fallback.
+func fallbackReasons() string {
+	var names []string
+	for reason := range preread.Reasons() {
+		if !closes(reason) {
+			names = append(names, reason.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // reasons returns the reasons that a fallback is for.
 func (f *Fallback) reasons() ([]preread.Reason, error) {
 	var reasons []preread.Reason
 	for _, name := range f.Reasons {
 		reason, ok := preread.ParseReason(name)
 		if !ok {
-			return nil, fmt.Errorf("%q is not a reason", name)
+			return nil, fmt.Errorf("%q is not a reason; must be one of %s", name, fallbackReasons())
 		}
 		if closes(reason) {
 			return nil, fmt.Errorf("%q can't have a fallback: such a connection is always closed", name)

@@ -72,6 +72,9 @@ func DurationOrOff(d *caddyfile.Dispenser) (caddy.Duration, error) {
 	if value == "off" {
 		return -1, nil
 	}
+	if dur, err := caddy.ParseDuration(value); err == nil && dur <= 0 {
+		return 0, d.Errf("%s: %q is neither a positive duration nor off", name, value)
+	}
 	return duration(d, name, value)
 }
 

@@ -92,7 +92,7 @@ func TestErrors(t *testing.T) {
 		{"Duration", "opt -1s", `opt: "-1s" is not a positive duration`},
 		{"Duration", "opt 1s 2s", `opt takes one argument, got also "2s"`},
 		{"DurationOrOff", "opt", "opt needs an argument"},
-		{"DurationOrOff", "opt -1ns", `opt: "-1ns" is not a positive duration`},
+		{"DurationOrOff", "opt -1ns", `opt: "-1ns" is neither a positive duration nor off`},
 		{"DurationOrOff", "opt none", "opt: "},
 		{"Bytes", "opt", "opt needs an argument"},
 		{"Bytes", "opt much", "opt: "},

@@ -29,7 +29,7 @@ func Parse(list []string) ([]netip.Prefix, error) {
 		for _, expr := range exprs {
 			prefix, err := caddyhttp.CIDRExpressionToPrefix(expr)
 			if err != nil {
-				return nil, fmt.Errorf("%q: %w", entry, err)
+				return nil, fmt.Errorf("%q: is neither an IP address nor a range such as 10.0.0.0/8", entry)
 			}
 			prefixes = append(prefixes, unmap(prefix).Masked())
 		}

@@ -2,6 +2,7 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
@@ -63,11 +64,14 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	if h.MaxConnectionsPerIP < 0 || h.MaxConnectionsPerIP > sluiceapp.MaxConnections {
 		return fmt.Errorf("max_connections_per_ip: %d is out of range, 1 to %d", h.MaxConnectionsPerIP, sluiceapp.MaxConnections)
 	}
+	if h.IPv6Prefix < 0 || h.IPv6Prefix > maxPrefix {
+		return fmt.Errorf("ipv6_prefix: %d is out of range, 1 to %d", h.IPv6Prefix, maxPrefix)
+	}
+	if h.IPv6Prefix != 0 && h.MaxConnectionsPerIP == 0 {
+		return errors.New("ipv6_prefix: has no meaning without max_connections_per_ip")
+	}
 	if h.IPv6Prefix == 0 {
 		h.IPv6Prefix = defaultPrefix
-	}
-	if h.IPv6Prefix < 1 || h.IPv6Prefix > maxPrefix {
-		return fmt.Errorf("ipv6_prefix: %d is out of range, 1 to %d", h.IPv6Prefix, maxPrefix)
 	}
 	if err := addrcheck.Handler(ctx); err != nil {
 		return err

@@ -53,9 +53,18 @@ func (b bounds) take(value caddy.Duration) (time.Duration, error) {
 	case value == off && b.canBeOff:
 		return d, nil
 	case d < b.min || d > b.max:
-		return 0, fmt.Errorf("%s: %v is out of range, %v to %v", b.name, d, b.min, b.max)
+		return 0, fmt.Errorf("%s: %v is out of range, %v to %s", b.name, d, b.min, inDays(b.max))
 	}
 	return d, nil
+}
+
+// inDays writes a duration as the docs do: 30d, not 720h0m0s.
+func inDays(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return d.String()
 }
 
 // Provision checks the settings and sets the defaults.
@@ -143,8 +152,8 @@ func (h *Handler) setGuard() error {
 	if err != nil {
 		return nil // a name, or the path of a socket
 	}
-	if err := netguard.Check(h.target.host, []netip.Addr{addr}); err != nil {
-		return fmt.Errorf("upstream: guard %v: %w", mode, err)
+	if class := netguard.Classify(addr); class != netguard.Public {
+		return fmt.Errorf("upstream: guard %v: refusing %v: the address is %v (guard dns would permit it)", mode, addr, class)
 	}
 	return nil
 }

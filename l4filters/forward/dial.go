@@ -43,7 +43,7 @@ func (h *Handler) connect(cx *layer4.Connection, sess *session.Session) (t *tran
 		return nil
 	}
 	if sess.Reason != preread.None && !sess.Routed {
-		sess.Reject()
+		h.reject(sess)
 		return nil
 	}
 	offstack.Call(func() {
@@ -53,6 +53,15 @@ func (h *Handler) connect(cx *layer4.Connection, sess *session.Session) (t *tran
 		}
 	})
 	return t
+}
+
+// reject ends a connection that no route wants.
+func (h *Handler) reject(sess *session.Session) {
+	sess.Reject()
+	if entry := h.logger.Check(zap.DebugLevel, "rejected connection"); entry != nil {
+		entry.Write(zap.Stringer("remote", sess.Client), zap.Stringer("listener", sess.Listener),
+			zap.Stringer("reason", sess.Reason), zap.Duration("duration", sess.PrereadTime))
+	}
 }
 
 // permitted returns where the connection is to go; nil if it must not.
@@ -161,7 +170,7 @@ func (h *Handler) failed(sess *session.Session, to *target, err error) {
 	}
 	sess.End(reason)
 	if entry := h.logger.Check(level, "connecting to upstream"); entry != nil {
-		entry.Write(zap.String("upstream", to.text), zap.Stringer("reason", sess.CloseReason()),
+		entry.Write(zap.Stringer("remote", sess.Client), zap.String("upstream", to.text), zap.Stringer("reason", sess.CloseReason()),
 			zap.Duration("duration", sess.ConnectTime), zap.Error(err))
 	}
 }

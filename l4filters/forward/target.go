@@ -35,7 +35,7 @@ type target struct {
 func expandAtLoad(upstream string) (address string, dynamic bool, err error) {
 	address, err = caddy.NewReplacer().ReplaceFunc(upstream, func(key string, value any) (any, error) {
 		switch {
-		case value == nil && strings.HasPrefix(key, connPrefix):
+		case value == nil && strings.HasPrefix(key, connPrefix) && session.MayKnow(key):
 			dynamic = true
 			return "{" + key + "}", nil
 		case value == nil:
@@ -58,7 +58,7 @@ func parseUpstream(address string) (*target, error) {
 	}
 	na, err := caddy.ParseNetworkAddress(address)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", address, err)
+		return nil, fmt.Errorf("%q: %w", address, portError(address, err))
 	}
 	switch {
 	case na.Network == "unix" && na.Host != "":
@@ -72,6 +72,16 @@ func parseUpstream(address string) (*target, error) {
 		return nil, fmt.Errorf("%q: must have one port, not a range", address)
 	}
 	return &target{host: na.Host, port: uint16(na.StartPort), trusted: true, text: na.JoinHostPort(0)}, nil
+}
+
+// portError returns what is wrong with the port of an address; err if it is something else.
+func portError(address string, err error) error {
+	if _, port, splitErr := net.SplitHostPort(address); splitErr == nil {
+		if _, portErr := parsePort(port); portErr != nil {
+			return portErr
+		}
+	}
+	return err
 }
 
 // setTemplate keeps the address of an upstream that depends on the connection, and what may come of it.

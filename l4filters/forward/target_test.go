@@ -167,7 +167,7 @@ func TestDynamicUpstream(t *testing.T) {
 
 // TestUnknownPlaceholder checks that a name that no placeholder has closes the connection.
 func TestUnknownPlaceholder(t *testing.T) {
-	h, _, err := load(t, `{"upstream":"{l4.sluice.none}:443","allow":[".test:443"]}`)
+	h, _, err := load(t, `{"upstream":"{l4.none}:443","allow":[".test:443"]}`)
 	if err != nil {
 		t.Fatal(err)
 	}

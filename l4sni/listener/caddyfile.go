@@ -22,7 +22,7 @@ import (
 func (w *Wrapper) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume wrapper name
 	if d.NextArg() {
-		return d.ArgErr()
+		return d.Errf("sluice takes no argument, got %q", d.Val())
 	}
 	block := d.NewFromNextSegment()
 	block.Next() // consume wrapper name

@@ -77,6 +77,13 @@ func (s *Session) placeholder(key string) (any, bool) {
 	return s.Hello.placeholder(name)
 }
 
+// MayKnow says whether a connection may have a value for the placeholder: false for one that would be ours by its prefix,
+// and that we don't have.
+func MayKnow(key string) bool {
+	_, known := new(Session).placeholder(key)
+	return known || !strings.HasPrefix(key, placeholderPrefix)
+}
+
 // reason is the preread's reason; empty when there is none.
 func (s *Session) reason() string {
 	if s.Reason == preread.None {

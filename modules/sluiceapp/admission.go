@@ -38,6 +38,8 @@ const MaxConnections = 10_000_000
 const (
 	// defaultReserve keeps certificates, name lookups and the admin endpoint alive when connections use up the files.
 	defaultReserve = "5%"
+	// minMemoryLimit is less than Caddy needs for itself: such a limit is a unit or a percent sign that was left out.
+	minMemoryLimit = 16 << 20
 	failOpen       = "open"
 	failClosed     = "closed"
 )
@@ -88,6 +90,9 @@ func (g *gates) provisionMemory(limit string) error {
 	amount, err := pressure.ParseSize(limit)
 	if err != nil {
 		return err
+	}
+	if !amount.IsShare() && amount.Of(0) < minMemoryLimit {
+		return fmt.Errorf("%q is out of range, 16MiB or more, or a share such as 80%%", limit)
 	}
 	if _, err := pressure.ResidentMemory(); err != nil {
 		return fmt.Errorf("not supported on this system: %w", err)

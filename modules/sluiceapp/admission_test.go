@@ -56,7 +56,7 @@ func TestSettings(t *testing.T) {
 	for _, tc := range []struct{ config, err string }{
 		{`{}`, ""},
 		{`{"admission":{}}`, ""},
-		{`{"admission":{"max_connections":1,"memory_limit":"1","open_files_reserve":"0","failure_mode":"open"}}`, ""},
+		{`{"admission":{"max_connections":1,"memory_limit":"16MiB","open_files_reserve":"0","failure_mode":"open"}}`, ""},
 		{`{"admission":{"max_connections":10000000,"memory_limit":"80%","open_files_reserve":"5%","failure_mode":"closed"}}`, ""},
 		{`{"admission":{"max_connections":-1}}`, "admission.max_connections: -1 is out of range, 1 to 10000000"},
 		{`{"admission":{"max_connections":10000001}}`, "admission.max_connections: 10000001 is out of range"},

@@ -33,7 +33,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		a.PrereadMemory = defaultPrereadMemory
 	}
 	if a.PrereadMemory < minPrereadMemory || a.PrereadMemory > maxPrereadMemory {
-		return fmt.Errorf("preread_memory: %d is out of range, %d to %d", a.PrereadMemory, minPrereadMemory, maxPrereadMemory)
+		return fmt.Errorf("preread_memory: %d is out of range, 1MiB to 64GiB", a.PrereadMemory)
 	}
 	if err := a.gates.provision(a.Admission); err != nil {
 		return fmt.Errorf("admission.%w", err)
