@@ -55,6 +55,8 @@ type handler struct {
 	// ProxyProtocol is an object for preread, a word for forward.
 	ProxyProtocol json.RawMessage `json:"proxy_protocol"`
 	PerIP         int64           `json:"max_connections_per_ip"`
+	// Branch are the handlers of a tee.
+	Branch json.RawMessage `json:"branch"`
 }
 
 // route is a list of handlers that a connection may come to.
@@ -173,6 +175,8 @@ func (h *handler) step(p *place) error {
 		return h.preread(p)
 	case handlerProxyProtocol:
 		p.stock = true
+	case handlerTee:
+		return h.tee()
 	case handlerForward:
 		if h.proxy() == `"relay"` && !p.proxied {
 			return errRelay
@@ -183,6 +187,17 @@ func (h *handler) step(p *place) error {
 		}
 	case handlerIPACL, handlerRateLimit:
 		p.look(h.Name)
+	}
+	return nil
+}
+
+// tee refuses handlers of ours in a branch, which runs beside the other handlers: a connection has one session, in which
+// one handler is at work at a time.
+func (h *handler) tee() error {
+	for _, name := range streamHandlers {
+		if mentions(h.Branch, name) {
+			return fmt.Errorf("branch: %s can't run beside the other handlers of a connection", name)
+		}
 	}
 	return nil
 }

@@ -86,6 +86,8 @@ func TestCheckRoutes(t *testing.T) {
 		{"relay_behind_subroute", place{}, []string{inRoute(subroute(matched(proxied)), relay)}, noHeader},
 		{"relay_in_subroute", place{}, []string{inRoute(proxied, subroute(matched(forward), inRoute(relay)))}, ""},
 		{"relay_in_subroute_without", place{}, []string{inRoute(subroute(matched(forward), inRoute(relay)))}, "routes[0]: subroute: routes[1]: " + noHeader},
+		{"tee_of_ours", place{}, []string{inRoute(`{"handler":"tee","branch":[` + subroute(inRoute(forward)) + `]}`)}, "routes[0]: tee: branch: forward can't run beside"},
+		{"tee_of_others", place{}, []string{inRoute(`{"handler":"tee","branch":[`+stranger+`]}`, proxied, relay)}, ""},
 		{"relay_of_wrapper", behind, []string{inRoute(router(inRoute(relay), ""))}, ""},
 		{"relay_under_wrapper_without", wrapper, []string{inRoute(router(inRoute(relay), ""))}, noHeader},
 		{"relay_behind_stock_only", place{}, []string{inRoute(stock, relay)}, noHeader},

@@ -22,7 +22,7 @@ func streams(name string, server *layer4.Server) error {
 			continue
 		}
 		for _, handler := range streamHandlers {
-			if mentions(server.Routes, fmt.Appendf(nil, `"handler":%q`, handler)) {
+			if anyMentions(server.Routes, handler) {
 				return fmt.Errorf("listen: %s is for streams; layer4 server %q listens on %s", handler, name, addr)
 			}
 		}
@@ -39,15 +39,20 @@ func datagrams(network string) bool {
 	return false
 }
 
-// mentions says whether mark stands in the JSON of the routes' handlers.
-func mentions(routes layer4.RouteList, mark []byte) bool {
+// anyMentions says whether a handler of this name stands in one of the routes.
+func anyMentions(routes layer4.RouteList, name string) bool {
 	for _, route := range routes {
 		for _, raw := range route.HandlersRaw {
-			var compact bytes.Buffer
-			if json.Compact(&compact, raw) == nil && bytes.Contains(compact.Bytes(), mark) {
+			if mentions(raw, name) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// mentions says whether a handler of this name stands in the JSON of handlers, at any depth.
+func mentions(raw json.RawMessage, name string) bool {
+	var compact bytes.Buffer
+	return json.Compact(&compact, raw) == nil && bytes.Contains(compact.Bytes(), fmt.Appendf(nil, `"handler":%q`, name))
 }
