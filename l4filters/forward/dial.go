@@ -165,7 +165,7 @@ func (h *Handler) failed(sess *session.Session, to *target, err error) {
 	switch {
 	case sess.CloseReason() != session.Open:
 		level = zapcore.DebugLevel // it was given up
-	case !to.trusted && reason != session.ConnectFailure:
+	case !to.trusted:
 		level = zapcore.DebugLevel // the client chose the name
 	}
 	sess.End(reason)

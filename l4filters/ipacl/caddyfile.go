@@ -34,6 +34,9 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "deny":
 		return add(d, &h.Deny)
 	case "failure_mode":
+		if h.FailureMode != "" {
+			return d.Err("failure_mode is given twice")
+		}
 		mode, err := args.One(d)
 		h.FailureMode = mode
 		return err

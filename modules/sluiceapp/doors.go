@@ -81,7 +81,7 @@ func (a *App) watchDoors(stop <-chan struct{}, done chan<- struct{}) {
 		}
 		for _, d := range a.doors {
 			if !d.ours && d.isDeserted() {
-				d.logger.Error("layer4 server has stopped accepting connections, going on in its place",
+				d.logger.Warn("layer4 server does not accept connections, accepting them in its place",
 					zap.String("listener", d.listener.Addr().String()))
 				d.ours = true
 				d.accepts.Go(d.accept)
@@ -90,7 +90,8 @@ func (a *App) watchDoors(stop <-chan struct{}, done chan<- struct{}) {
 	}
 }
 
-// isDeserted says whether somebody waits at the door and is not let in.
+// isDeserted says whether there is always somebody who waits at the door. That may be so with a loop that lives but can't
+// keep up: then there are two, which does no harm.
 func (d *door) isDeserted() bool {
 	for waited := time.Duration(0); waited < doorPatience; waited += doorPoll {
 		if !sockets.Waiting(d.twin) {
