@@ -2,6 +2,7 @@
 package counts
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,11 +26,11 @@ func Of(t testing.TB, register func(prometheus.Registerer) error) Counts {
 	c := make(Counts)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
-			name := family.GetName()
+			words := []string{family.GetName()}
 			for _, label := range m.GetLabel() {
-				name += " " + label.GetValue()
+				words = append(words, label.GetValue())
 			}
-			c[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			c[strings.Join(words, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return c
