@@ -19,19 +19,7 @@ import (
 //	}
 func (h *Preread) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
-	if d.NextArg() {
-		return d.Errf("preread takes no argument, got %q", d.Val())
-	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		if err := h.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Block(d, h.unmarshalOption)
 }
 
 func (h *Preread) unmarshalOption(d *caddyfile.Dispenser) (err error) {
@@ -179,16 +167,7 @@ func appendHandler(d *caddyfile.Dispenser, raw *[]json.RawMessage) error {
 func (m *Matcher) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume matcher name
 	m.Names = d.RemainingArgs()
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		if err := m.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Options(d, m.unmarshalOption)
 }
 
 func (m *Matcher) unmarshalOption(d *caddyfile.Dispenser) (err error) {

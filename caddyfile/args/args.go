@@ -4,6 +4,7 @@ package args
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -119,6 +120,32 @@ func Int(d *caddyfile.Dispenser) (int64, error) {
 		return 0, d.Errf("%s: %q is not a positive number", name, value)
 	}
 	return n, nil
+}
+
+// Block reads what stands behind the name at which d stands, which takes a block of options and no argument.
+func Block(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, repeatable ...string) error {
+	name := d.Val()
+	if d.NextArg() {
+		return d.Errf("%s takes no argument, got %q", name, d.Val())
+	}
+	return Options(d, option, repeatable...)
+}
+
+// Options reads a block, if there is one, and calls option at each option in it. An option that is not repeatable may
+// stand once.
+func Options(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, repeatable ...string) error {
+	var once Once
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if !slices.Contains(repeatable, d.Val()) {
+			if err := once.Check(d); err != nil {
+				return err
+			}
+		}
+		if err := option(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Once refuses options that are given twice. The zero value is ready.

@@ -153,3 +153,27 @@ func TestOnce(t *testing.T) {
 		t.Errorf("got errors %q, want one about a at Testfile:3", got)
 	}
 }
+
+// TestBlock checks a block of options: each once, but those that may repeat, and no argument in front.
+func TestBlock(t *testing.T) {
+	for _, tc := range []struct{ lines, want string }{
+		{"opt", ""},
+		{"opt {\n a 1\n b 2\n}", "a 1|b 2"},
+		{"opt {\n b 1\n b 2\n}", "b 1|b 2"},
+		{"opt {\n a 1\n a 2\n}", "a is given twice"},
+		{"opt x", `opt takes no argument, got "x"`},
+		{"opt x {\n a 1\n}", `opt takes no argument, got "x"`},
+		{"opt {\n a\n}", "a needs an argument"},
+	} {
+		var got []string
+		err := Block(at(tc.lines), func(d *caddyfile.Dispenser) error {
+			name := d.Val()
+			value, err := One(d)
+			got = append(got, name+" "+value)
+			return err
+		}, "b")
+		if err != nil && !strings.Contains(err.Error(), tc.want) || err == nil && strings.Join(got, "|") != tc.want {
+			t.Errorf("%q: got %q, %v, want %q", tc.lines, got, err, tc.want)
+		}
+	}
+}

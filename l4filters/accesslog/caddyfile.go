@@ -16,26 +16,14 @@ import (
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
-	if d.NextArg() {
-		return d.Errf("access_log takes no argument, got %q", d.Val())
-	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		if d.Val() != "sample" {
-			return d.Errf("unrecognized option %q: expected sample", d.Val())
-		}
-		if err := h.unmarshalSample(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Block(d, h.unmarshalOption)
 }
 
-// unmarshalSample reads a percentage.
-func (h *Handler) unmarshalSample(d *caddyfile.Dispenser) error {
+// unmarshalOption reads the only option, a percentage.
+func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
+	if d.Val() != "sample" {
+		return d.Errf("unrecognized option %q: expected sample", d.Val())
+	}
 	value, err := args.One(d)
 	if err != nil {
 		return err

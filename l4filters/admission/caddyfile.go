@@ -15,19 +15,7 @@ import (
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
-	if d.NextArg() {
-		return d.Errf("admission takes no argument, got %q", d.Val())
-	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		if err := h.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Block(d, h.unmarshalOption)
 }
 
 // unmarshalOption reads the option at which d stands.

@@ -38,18 +38,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	if _, err := parseUpstream(h.Upstream); err != nil && !strings.Contains(h.Upstream, "{") {
 		return d.WrapErr(err)
 	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if d.Val() != "allow" { // which adds to the list
-			if err := once.Check(d); err != nil {
-				return err
-			}
-		}
-		if err := h.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Options(d, h.unmarshalOption, "allow") // which adds to the list
 }
 
 // unmarshalOption reads the option at which d stands.

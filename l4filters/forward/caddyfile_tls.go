@@ -24,19 +24,7 @@ const caNamespace = "tls.ca_pool.source"
 //		renegotiation        never|once|freely
 //	}
 func (t *TLS) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.Errf("tls takes no argument, got %q", d.Val())
-	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		if err := t.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Block(d, t.unmarshalOption)
 }
 
 // unmarshalOption reads the option at which d stands.

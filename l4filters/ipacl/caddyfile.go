@@ -15,15 +15,7 @@ import (
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
-	if d.NextArg() {
-		return d.Errf("ip_acl takes no argument, got %q", d.Val())
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := h.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Block(d, h.unmarshalOption, "allow", "deny")
 }
 
 // unmarshalOption reads the option at which d stands.
@@ -34,9 +26,6 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "deny":
 		return add(d, &h.Deny)
 	case "failure_mode":
-		if h.FailureMode != "" {
-			return d.Err("failure_mode is given twice")
-		}
 		mode, err := args.One(d)
 		h.FailureMode = mode
 		return err

@@ -46,19 +46,7 @@ func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume option name
-	if d.NextArg() {
-		return d.Errf("%s takes no argument, got %q", appName, d.Val())
-	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		if err := a.unmarshalOption(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return args.Block(d, a.unmarshalOption)
 }
 
 // unmarshalOption reads the option at which d stands.
@@ -68,7 +56,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		if a.Admission == nil {
 			a.Admission = new(Admission)
 		}
-		err = a.Admission.unmarshal(d)
+		err = args.Block(d, a.Admission.unmarshalOption)
 	case "shutdown_grace":
 		err = a.unmarshalGrace(d)
 	case "preread_memory":
@@ -108,33 +96,21 @@ func (a *App) unmarshalGuard(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshal reads the block of limits.
-func (l *Admission) unmarshal(d *caddyfile.Dispenser) (err error) {
-	if d.NextArg() {
-		return d.Errf("admission takes no argument, got %q", d.Val())
+// unmarshalOption reads the limit at which d stands.
+func (l *Admission) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "max_connections":
+		l.MaxConnections, err = args.Int(d)
+	case "memory_limit":
+		l.MemoryLimit, err = args.One(d)
+	case "open_files_reserve":
+		l.OpenFilesReserve, err = args.One(d)
+	case "failure_mode":
+		l.FailureMode, err = args.One(d)
+	default:
+		err = d.Errf("unrecognized option %q: expected max_connections, memory_limit, open_files_reserve or failure_mode", d.Val())
 	}
-	var once args.Once
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once.Check(d); err != nil {
-			return err
-		}
-		switch d.Val() {
-		case "max_connections":
-			l.MaxConnections, err = args.Int(d)
-		case "memory_limit":
-			l.MemoryLimit, err = args.One(d)
-		case "open_files_reserve":
-			l.OpenFilesReserve, err = args.One(d)
-		case "failure_mode":
-			l.FailureMode, err = args.One(d)
-		default:
-			err = d.Errf("unrecognized option %q: expected max_connections, memory_limit, open_files_reserve or failure_mode", d.Val())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // Interface guards
