@@ -71,6 +71,11 @@ func parseUpstream(address string) (*target, error) {
 	case na.PortRangeSize() != 1:
 		return nil, fmt.Errorf("%q: must have one port, not a range", address)
 	}
+	if _, err := netip.ParseAddr(na.Host); err != nil {
+		if _, err := normalName(na.Host); err != nil {
+			return nil, fmt.Errorf("%q: %w", address, err)
+		}
+	}
 	return &target{host: na.Host, port: uint16(na.StartPort), trusted: true, text: na.JoinHostPort(0)}, nil
 }
 

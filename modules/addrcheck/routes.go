@@ -44,6 +44,7 @@ var (
 var (
 	errRelay = errors.New("proxy_protocol relay: no PROXY header is read on the way here; give the preread or the listener wrapper a proxy_protocol")
 	errTwice = errors.New("proxy_protocol: the header would be read twice")
+	errLast  = errors.New("is the last handler that a connection comes to; what stands behind it, a filter too, never runs")
 )
 
 // handler is what the checks read of a handler's JSON.
@@ -131,10 +132,13 @@ func (r *route) walk(index int, in places) (places, error) {
 
 // walk takes connections through a list of handlers.
 func walk(list []json.RawMessage, in places) (places, error) {
-	for _, raw := range list {
+	for i, raw := range list {
 		var h handler
 		if json.Unmarshal(raw, &h) != nil {
 			return places{}, nil // Caddy or the handler itself says what is wrong with it
+		}
+		if h.Name == handlerForward && i < len(list)-1 {
+			return nil, fmt.Errorf("%s: %w", h.Name, errLast)
 		}
 		out, err := h.pass(in)
 		if err != nil {

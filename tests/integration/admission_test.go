@@ -121,7 +121,7 @@ func TestT36_NoMemory(t *testing.T) {
 	l := newLab(t)
 	addr := l.freeAddr()
 	body := fmt.Sprintf("route {\naccess_log\nadmission\nforward %s\n}", l.echo())
-	p := l.run("sluice {\nadmission {\nmemory_limit 1\n}\n}\n"+server(addr, body), "")
+	p := l.run("sluice {\nadmission {\nmemory_limit 16MiB\n}\n}\n"+server(addr, body), "")
 	p.addr = addr
 	base := p.metric(gateCount("memory"))
 	for range 3 {

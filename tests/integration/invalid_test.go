@@ -224,7 +224,7 @@ func TestSharedAddresses(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	newLab(t)
 	for _, tc := range []struct{ name, lines, want string }{
-		{"preread_argument", "preread x", "wrong argument count … x … Caddyfile:5"},
+		{"preread_argument", "preread x", "takes no argument … x … Caddyfile:5"},
 		{"preread_option", "preread {\n nothing 1 \n}", `unrecognized option "nothing" … Caddyfile:6`},
 		{"timeout", "preread {\n timeout soon \n}", "timeout: … soon … Caddyfile:6"},
 		{"timeout_0", "preread {\n timeout 0s \n}", `timeout: "0s" is not a positive duration … Caddyfile:6`},
@@ -235,7 +235,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"max_bytes_0", "preread {\n max_bytes 0 \n}", "max_bytes: … out of range … Caddyfile:6"},
 		{"proxy_protocol", "preread {\n proxy_protocol 10.0.0.0/8 \n}", `proxy_protocol: expected "from" … Caddyfile:6`},
 		{"proxy_protocol_from_nobody", "preread {\n proxy_protocol from \n}", `proxy_protocol: expected "from" … Caddyfile:6`},
-		{"router_argument", "sni_router x", "wrong argument count … x … Caddyfile:5"},
+		{"router_argument", "sni_router x", "takes no argument … x … Caddyfile:5"},
 		{"router_option", "sni_router {\n alpn h2 \n}", `unrecognized option "alpn": expected route, fallback or alert … Caddyfile:6`},
 		{"alert_twice", "sni_router {\n alert on \n alert on \n}", "alert is given twice … Caddyfile:7"},
 		{"route_without_names", "sni_router {\n route {\n next \n}\n}", "route needs at least one argument … Caddyfile:6"},
