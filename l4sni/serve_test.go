@@ -9,10 +9,10 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	values "github.com/caddy-sluice/sluice/internal/testkit/counts"
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/modules/session"
@@ -122,23 +122,9 @@ type counts map[string]float64
 // count reads the metrics.
 func count(t testing.TB) counts {
 	t.Helper()
-	reg := prometheus.NewRegistry()
-	if err := metrics.register(reg); err != nil {
-		t.Fatal(err)
-	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := make(counts)
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			name := strings.TrimPrefix(family.GetName(), "caddy_sluice_preread_")
-			for _, label := range m.GetLabel() {
-				name += " " + label.GetValue()
-			}
-			c[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
+	for name, value := range values.Of(t, metrics.register) {
+		c[strings.TrimPrefix(name, "caddy_sluice_preread_")] = value
 	}
 	return c
 }

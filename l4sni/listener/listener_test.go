@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
@@ -54,7 +55,7 @@ func accept(t *testing.T, l net.Listener, want string) net.Conn {
 // TestHandOver checks the way of a connection that no route takes, and what its session says.
 func TestHandOver(t *testing.T) {
 	sessions := make(chan *session.Session, 1)
-	l, logs := open(t, listenAs(t, "127.0.0.1:0"), func(cx *layer4.Connection) error {
+	l, logs := open(t, conns.Listen(t, "127.0.0.1:0"), func(cx *layer4.Connection) error {
 		sess := session.Of(cx)
 		if !sess.HandsOver {
 			t.Error("got a session that does not know where to go")
@@ -95,7 +96,7 @@ func TestHandled(t *testing.T) {
 		{"panic", func(*layer4.Connection) error { panic("fault") }, "recovered from a panic while handling a connection"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, logs := open(t, listenAs(t, "127.0.0.1:0"), func(cx *layer4.Connection) error {
+			l, logs := open(t, conns.Listen(t, "127.0.0.1:0"), func(cx *layer4.Connection) error {
 				_, _ = io.ReadFull(cx, make([]byte, len("request")))
 				return tc.handler(cx)
 			})
@@ -117,7 +118,7 @@ func TestHandled(t *testing.T) {
 // TestReplace opens a second listener on the address of the first, as a reload does: connections go to the first until
 // that leaves, then to the second, also those that were accepted before. The address stays open throughout.
 func TestReplace(t *testing.T) {
-	base := listenAs(t, "127.0.0.1:0")
+	base := conns.Listen(t, "127.0.0.1:0")
 	waiting, proceed := make(chan struct{}), make(chan struct{})
 	old, _ := open(t, base, func(cx *layer4.Connection) error {
 		close(waiting)
@@ -126,7 +127,7 @@ func TestReplace(t *testing.T) {
 	})
 	dial(t, old, "early")
 	<-waiting
-	latest, _ := open(t, listenAs(t, base.Addr().String()), handOver)
+	latest, _ := open(t, conns.Listen(t, base.Addr().String()), handOver)
 	old.leave()
 	dial(t, latest, "between")
 	accept(t, latest, "between")
@@ -147,7 +148,7 @@ func TestReplace(t *testing.T) {
 
 // TestClose checks that the last listener takes the hub and its socket with it.
 func TestClose(t *testing.T) {
-	l, _ := open(t, listenAs(t, "127.0.0.1:0"), handOver)
+	l, _ := open(t, conns.Listen(t, "127.0.0.1:0"), handOver)
 	key, addr := l.hubKey, l.Addr().String()
 	if refs, ok := hubs.References(key); !ok || refs != 1 {
 		t.Errorf("got %d users of the hub, want 1", refs)

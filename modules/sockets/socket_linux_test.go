@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 )
 
 // checkOwnSocket checks that the socket of a listener that Caddy made is found.
@@ -36,7 +38,7 @@ func TestOfGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := listenAs(t, fmt.Sprintf("fd/%d", fd))
+	given := conns.Listen(t, fmt.Sprintf("fd/%d", fd))
 	if given.Addr().String() != first.Addr().String() {
 		t.Fatalf("got a listener on %v, want the socket given", given.Addr())
 	}

@@ -1,36 +1,19 @@
 package sockets
 
 import (
-	"context"
 	"net"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 )
-
-// listenAs opens a listener as Caddy does for a server, and closes it when the test ends.
-func listenAs(t *testing.T, address string) net.Listener {
-	t.Helper()
-	na, err := caddy.ParseNetworkAddress(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := na.Listen(context.Background(), 0, net.ListenConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln := opened.(net.Listener)
-	t.Cleanup(func() { _ = ln.Close() })
-	return ln
-}
 
 // wrapper is a listener of another listener wrapper, with a socket in a field that looks like one of Caddy's.
 type wrapper struct{ net.Listener }
 
 // TestOf checks that only a TCP socket that Caddy itself made is used behind the listener's back.
 func TestOf(t *testing.T) {
-	own := listenAs(t, "127.0.0.1:0")
-	unix := listenAs(t, "unix/"+t.TempDir()+"/a.sock")
+	own := conns.Listen(t, "127.0.0.1:0")
+	unix := conns.Listen(t, "unix/"+t.TempDir()+"/a.sock")
 	bare, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

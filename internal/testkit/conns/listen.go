@@ -1,4 +1,4 @@
-package listener
+package conns
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// listenAs opens a listener as Caddy does for a server, and closes it when the test ends.
-func listenAs(t *testing.T, address string) net.Listener {
+// Listen opens a listener as Caddy does for a server, and closes it when the test ends.
+func Listen(t testing.TB, address string) net.Listener {
 	t.Helper()
 	na, err := caddy.ParseNetworkAddress(address)
 	if err != nil {
