@@ -16,6 +16,7 @@ import (
 //		timeout        <duration>
 //		max_bytes      <size>
 //		proxy_protocol from <ranges...>
+//		hello          on|off
 //	}
 func (h *Preread) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume handler name
@@ -30,8 +31,10 @@ func (h *Preread) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		h.MaxBytes, err = args.Bytes(d)
 	case "proxy_protocol":
 		h.ProxyProtocol, err = UnmarshalProxyProtocol(d)
+	case "hello":
+		h.Hello, err = args.One(d)
 	default:
-		err = d.Errf("unrecognized option %q: expected timeout, max_bytes or proxy_protocol", d.Val())
+		err = d.Errf("unrecognized option %q: expected timeout, max_bytes, proxy_protocol or hello", d.Val())
 	}
 	return err
 }

@@ -16,14 +16,15 @@ import (
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
-// HeaderReader reads the PROXY headers of connections before anything else does, with the default limits of `preread`.
+// HeaderReader reads the PROXY headers of connections, and nothing else.
 type HeaderReader struct {
+	cfg    preread.Config
 	from   []netip.Prefix
 	app    *sluiceapp.App
 	logger *zap.Logger
 }
 
-// NewHeaderReader returns a reader for the peers in p.
+// NewHeaderReader returns a reader for the peers in p, with the default limits of `preread`.
 func NewHeaderReader(ctx caddy.Context, p *ProxyProtocol) (*HeaderReader, error) {
 	from, err := p.prefixes()
 	if err != nil {
@@ -33,7 +34,7 @@ func NewHeaderReader(ctx caddy.Context, p *ProxyProtocol) (*HeaderReader, error)
 	if err != nil {
 		return nil, err
 	}
-	return &HeaderReader{from, app, ctx.Logger()}, metrics.register(ctx.GetMetricsRegistry())
+	return &HeaderReader{defaults, from, app, ctx.Logger()}, metrics.register(ctx.GetMetricsRegistry())
 }
 
 // Read reads the header if the peer must send one. It returns the connection behind it, in which nothing but the header
@@ -57,8 +58,8 @@ func (r *HeaderReader) Read(cx *layer4.Connection, sess *session.Session) *layer
 
 // run is Read, on whatever stack.
 func (r *HeaderReader) run(cx *layer4.Connection, sess *session.Session) *layer4.Connection {
-	in := &headerIntake{intake: intake{cx: cx, app: r.app, limit: defaults.MaxBytes}}
-	verdict, err := in.feed(in, sess.Start.Add(defaults.Timeout))
+	in := &headerIntake{intake: intake{cx: cx, app: r.app, limit: r.cfg.MaxBytes}}
+	verdict, err := in.feed(in, sess.Start.Add(r.cfg.Timeout))
 	if err != nil || in.over(sess, verdict) {
 		return nil
 	}
@@ -86,7 +87,7 @@ func (c *headerIntake) bytes(window []byte) preread.Verdict {
 		return preread.Verdict{Kind: preread.Routed, Offset: c.parser.Header().Len}
 	case status == proxyheader.Invalid:
 		return preread.Verdict{Kind: preread.Reject, Reason: preread.ProxyHeaderInvalid}
-	case len(window) >= defaults.MaxBytes:
+	case len(window) >= c.limit:
 		return preread.Verdict{Kind: preread.Reject, Reason: preread.TooLarge}
 	}
 	return preread.Verdict{}

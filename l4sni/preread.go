@@ -4,6 +4,7 @@
 package l4sni
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,7 +45,13 @@ type Preread struct {
 	// Who sends a PROXY protocol header. Default: nobody; a connection that begins with one is then not TLS.
 	ProxyProtocol *ProxyProtocol `json:"proxy_protocol,omitempty"`
 
+	// Whether a hello is read, too: `on` or `off`. With `off` only the PROXY header is, from those who send one, for what
+	// is not TLS or in which the server speaks first; it needs `proxy_protocol`. Default: `on`. No placeholders.
+	Hello string `json:"hello,omitempty"`
+
 	reader prereader
+	// header reads in place of reader if there is to be no hello.
+	header *HeaderReader
 	logger *zap.Logger
 }
 
@@ -63,6 +70,9 @@ func (h *Preread) Provision(ctx caddy.Context) error {
 	if h.reader.cfg, err = h.Config(); err != nil {
 		return err
 	}
+	if _, err := h.HeaderOnly(); err != nil {
+		return err
+	}
 	if h.ProxyProtocol != nil {
 		if h.reader.from, err = h.ProxyProtocol.prefixes(); err != nil {
 			return err
@@ -74,7 +84,26 @@ func (h *Preread) Provision(ctx caddy.Context) error {
 	if h.reader.app, err = sluiceapp.Of(ctx); err != nil {
 		return err
 	}
+	if h.Hello == helloOff {
+		h.header = &HeaderReader{h.reader.cfg, h.reader.from, h.reader.app, h.logger}
+	}
 	return metrics.register(ctx.GetMetricsRegistry())
+}
+
+// helloOff is the value of Hello with which none is read.
+const helloOff = "off"
+
+// HeaderOnly says whether only a PROXY header is read, and refuses settings that don't go together.
+func (h *Preread) HeaderOnly() (bool, error) {
+	switch {
+	case h.Hello == "" || h.Hello == "on":
+		return false, nil
+	case h.Hello != helloOff:
+		return false, fmt.Errorf("hello: %q is neither \"on\" nor \"off\"", h.Hello)
+	case h.ProxyProtocol == nil:
+		return false, errors.New("hello: off needs proxy_protocol, since there is nothing else to read")
+	}
+	return true, nil
 }
 
 // Config turns the settings into the core's config.
@@ -126,6 +155,9 @@ func (h *Preread) read(cx *layer4.Connection, sess *session.Session) (*layer4.Co
 	}
 	if sess.Preread {
 		return cx, nil
+	}
+	if h.header != nil {
+		return h.header.Read(cx, sess), nil
 	}
 	if !h.reader.app.Admit(sess) {
 		return nil, nil

@@ -136,7 +136,7 @@ func explainWrappers(path string, s server, f flight) ([]answer, error) {
 	for i, wrapper := range s.Wrappers {
 		w.handsOver = wrapper.Wrapper == wrapperSluice
 		at := fmt.Sprintf("%s.listener_wrappers[%d]", path, i)
-		err := st.readHeader(at, wrapper.ProxyProtocol)
+		err := st.readHeader("listener wrapper at "+at, at, wrapper.ProxyProtocol)
 		if err != nil {
 			return nil, err
 		}
@@ -250,6 +250,14 @@ func (s stream) preread(path string, h *l4sni.Preread) (stream, error) {
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
+	headerOnly, err := h.HeaderOnly()
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	if headerOnly {
+		err = s.readHeader("preread at "+path, path, h.ProxyProtocol)
+		return s, err
+	}
 	if cfg.Proxy, err = s.mustSendHeader(path, h.ProxyProtocol); err != nil {
 		return s, err
 	}
@@ -272,18 +280,18 @@ func (s *stream) mustSendHeader(path string, p *l4sni.ProxyProtocol) (bool, erro
 	return s.sendsHeader(from), nil
 }
 
-// readHeader lets the listener wrapper read a PROXY header. It is gone afterwards, and who it names is the peer.
-func (s *stream) readHeader(path string, p *l4sni.ProxyProtocol) error {
+// readHeader lets somebody read a PROXY header, and nothing else. It is gone afterwards, and who it names is the peer.
+func (s *stream) readHeader(who, path string, p *l4sni.ProxyProtocol) error {
 	must, err := s.mustSendHeader(path, p)
-	if err != nil || !must || s.lost != "" {
+	if err != nil || !must || s.lost != "" || s.read != nil {
 		return err
 	}
 	var parser proxyheader.Parser
 	switch parser.Parse(s.bytes) {
 	case proxyheader.NeedMore:
-		s.lost = fmt.Sprintf("the listener wrapper at %s waits for the rest of the PROXY header", path)
+		s.lost = fmt.Sprintf("the %s waits for the rest of the PROXY header", who)
 	case proxyheader.Invalid:
-		s.lost = fmt.Sprintf("the listener wrapper at %s closes the connection: the peer must send a PROXY header, and these bytes can't become one", path)
+		s.lost = fmt.Sprintf("the %s closes the connection: the peer must send a PROXY header, and these bytes can't become one", who)
 	default:
 		header := parser.Header()
 		s.bytes = s.bytes[header.Len:]

@@ -56,6 +56,8 @@ type handler struct {
 	// ProxyProtocol is an object for preread, a word for forward.
 	ProxyProtocol json.RawMessage `json:"proxy_protocol"`
 	PerIP         int64           `json:"max_connections_per_ip"`
+	// Hello is off for a preread that reads the PROXY header only.
+	Hello string `json:"hello"`
 	// Branch are the handlers of a tee.
 	Branch json.RawMessage `json:"branch"`
 }
@@ -216,7 +218,7 @@ func (p *place) look(name string) {
 func (h *handler) preread(p *place) error {
 	reads := h.proxy() != ""
 	switch {
-	case reads && (p.stock || p.byWrapper):
+	case reads && (p.stock || p.byWrapper || p.proxied && !p.preread):
 		return errTwice
 	case reads && !p.preread && p.keyed != "":
 		return fmt.Errorf("proxy_protocol: %s stands before it and would see the address of the peer that sends the header, "+
@@ -224,7 +226,7 @@ func (h *handler) preread(p *place) error {
 	case reads && !p.preread:
 		p.proxied = true
 	}
-	p.preread = true
+	p.preread = p.preread || h.Hello != "off"
 	return nil
 }
 

@@ -15,17 +15,18 @@ import (
 
 // The handlers of these tests.
 const (
-	proxied  = `{"handler":"preread","proxy_protocol":{"from":["10.0.0.0/8"]}}`
-	plain    = `{"handler":"preread"}`
-	stock    = `{"handler":"proxy_protocol"}`
-	relay    = `{"handler":"forward","upstream":"a:1","proxy_protocol":"relay"}`
-	forward  = `{"handler":"forward","upstream":"a:1","proxy_protocol":"v2"}`
-	acl      = `{"handler":"ip_acl","allow":["10.0.0.0/8"]}`
-	perIP    = `{"handler":"admission","max_connections":5,"max_connections_per_ip":5}`
-	perPort  = `{"handler":"admission","max_connections":5}`
-	log      = `{"handler":"access_log"}`
-	next     = `{"handler":"next"}`
-	stranger = `{"handler":"stranger"}`
+	proxied    = `{"handler":"preread","proxy_protocol":{"from":["10.0.0.0/8"]}}`
+	headerOnly = `{"handler":"preread","proxy_protocol":{"from":["10.0.0.0/8"]},"hello":"off"}`
+	plain      = `{"handler":"preread"}`
+	stock      = `{"handler":"proxy_protocol"}`
+	relay      = `{"handler":"forward","upstream":"a:1","proxy_protocol":"relay"}`
+	forward    = `{"handler":"forward","upstream":"a:1","proxy_protocol":"v2"}`
+	acl        = `{"handler":"ip_acl","allow":["10.0.0.0/8"]}`
+	perIP      = `{"handler":"admission","max_connections":5,"max_connections_per_ip":5}`
+	perPort    = `{"handler":"admission","max_connections":5}`
+	log        = `{"handler":"access_log"}`
+	next       = `{"handler":"next"}`
+	stranger   = `{"handler":"stranger"}`
 )
 
 // inRoute is a route with these handlers; matched one that does not take every connection.
@@ -94,6 +95,8 @@ func TestCheckRoutes(t *testing.T) {
 		{"relay_where_nobody_comes", place{}, []string{inRoute(forward), inRoute(relay)}, ""},
 
 		{"stock_then_preread", place{}, []string{inRoute(stock, proxied, forward)}, "routes[0]: " + twice},
+		{"header_only_then_preread", place{}, []string{inRoute(headerOnly, proxied, forward)}, "routes[0]: " + twice},
+		{"header_only_then_hello", place{}, []string{inRoute(headerOnly, acl, `{"handler":"preread"}`, relay)}, ""},
 		{"stock_in_another_route", place{}, []string{matched(stock), inRoute(proxied, forward)}, "routes[1]: " + twice},
 		{"stock_then_plain_preread", place{}, []string{inRoute(stock, plain, forward)}, ""},
 		{"wrapper_then_preread", behind, []string{inRoute(proxied, forward)}, twice},
