@@ -160,18 +160,18 @@ func (h *Handler) introduce(ctx context.Context, cx *layer4.Connection, conn net
 
 // failed records that there is no connection to the upstream.
 func (h *Handler) failed(sess *session.Session, to *target, err error) {
-	reason := failure(err)
-	level := zapcore.WarnLevel
-	switch {
-	case sess.CloseReason() != session.Open:
-		level = zapcore.DebugLevel // it was given up
-	case !to.trusted:
-		level = zapcore.DebugLevel // the client chose the name
+	level, failures := zapcore.DebugLevel, 1
+	// Not if the connect was given up, or if the client chose the name.
+	if sess.CloseReason() == session.Open && to.trusted {
+		var warn bool
+		if failures, warn = h.outage.fails(time.Now()); warn {
+			level = zapcore.WarnLevel
+		}
 	}
-	sess.End(reason)
-	if entry := h.logger.Check(level, "connecting to upstream"); entry != nil {
+	sess.End(failure(err))
+	if entry := h.logger.Check(level, "connecting to upstream failed"); entry != nil {
 		entry.Write(zap.Stringer("remote", sess.Client), zap.String("upstream", to.text), zap.Stringer("reason", sess.CloseReason()),
-			zap.Duration("duration", sess.ConnectTime), zap.Error(err))
+			zap.Duration("duration", sess.ConnectTime), zap.Int("failures", failures), zap.Error(err))
 	}
 }
 

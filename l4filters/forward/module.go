@@ -107,6 +107,8 @@ type Handler struct {
 	// scope is what the client's connections are counted within, limited counts those that were too many.
 	scope   string
 	limited prometheus.Counter
+	// outage says when it is time for a warning.
+	outage outage
 
 	app    *sluiceapp.App
 	logger *zap.Logger

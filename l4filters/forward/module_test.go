@@ -179,7 +179,7 @@ func TestRejectedIsClosed(t *testing.T) {
 		}
 	}
 	for _, entry := range logs.All() {
-		if entry.Level > zap.DebugLevel && entry.Message != "connecting to upstream" {
+		if entry.Level > zap.DebugLevel && entry.Message != "connecting to upstream failed" {
 			t.Errorf("got log entry %q for a client's mistake", entry.Message)
 		}
 	}
