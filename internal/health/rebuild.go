@@ -1,0 +1,141 @@
+package health
+
+import (
+	"slices"
+	"time"
+)
+
+// tierTally counts the endpoints of a tier: those that weren't taken out by hand and, of them, the available ones.
+type tierTally struct{ eligible, available int }
+
+// rebuild makes a new view of the state at c.now. The caller holds mu.
+func (c *Cluster) rebuild() {
+	c.dirty, c.ejected = false, 0
+	cfg, old := c.cfg.Load(), c.view.Load()
+	v := &View{endpoints: c.endpoints, listStamp: c.listStamp, version: 1}
+	c.tiers = slices.Grow(c.tiers[:0], c.ranks)[:c.ranks]
+	clear(c.tiers)
+	c.weights = c.weights[:0]
+	for _, e := range c.endpoints {
+		v.end(c.survey(e, cfg))
+		c.weights = append(c.weights, e.effective(&cfg.SlowStart, c.now))
+	}
+	c.offer(v, cfg)
+	if old != nil {
+		v.version = old.version + 1
+		if slices.Equal(old.effective, c.weights) {
+			v.effective = old.effective
+		}
+		if old.stance != v.stance {
+			c.events.add(Event{At: c.now, Stances: [2]Stance{old.stance, v.stance}})
+		}
+	}
+	if v.effective == nil {
+		v.effective = slices.Clone(c.weights)
+	}
+	c.view.Store(v)
+}
+
+// end makes a view end at a time, if that isn't zero, or earlier.
+func (v *View) end(at time.Time) {
+	if v.until.IsZero() || !at.IsZero() && at.Before(v.until) {
+		v.until = at
+	}
+}
+
+// survey brings one endpoint up to date and returns when it has to be looked at again; zero if it hasn't.
+func (c *Cluster) survey(e *Endpoint, cfg *Config) (again time.Time) {
+	if e.eject.expire(c.now) {
+		c.returned(e)
+	}
+	if reason := e.judge(&cfg.SlowStart, c.now); reason != e.reason {
+		c.events.add(Event{At: c.now, Key: e.key, Reasons: [2]Reason{e.reason, reason}})
+		e.reason, e.since = reason, c.now
+	}
+	if !e.override.Mode.closed() {
+		c.tiers[e.rank].eligible++
+	}
+	if e.reason.Available() {
+		c.tiers[e.rank].available++
+	}
+	if e.eject.out {
+		c.ejected++
+		return e.eject.until
+	}
+	switch {
+	case cfg.trials() && e.down() && c.now.Before(e.trial.at):
+		return e.trial.at
+	case e.reason == SlowStarting:
+		return e.upSince.Add(cfg.SlowStart.next(c.now.Sub(e.upSince)))
+	}
+	return time.Time{}
+}
+
+// returned is to be called when an ejection has ended.
+func (c *Cluster) returned(e *Endpoint) {
+	c.dirty = true
+	if c.cfg.Load().SlowStart.AfterEjection {
+		e.upSince = e.eject.ended
+	}
+}
+
+// offer fills in what the view offers.
+func (c *Cluster) offer(v *View, cfg *Config) {
+	var rank int
+	v.stance, rank = stance(c.tiers, cfg)
+	v.offered = newBitmap(len(c.endpoints))
+	for i, e := range c.endpoints {
+		if e.reason.Available() {
+			v.available++
+		}
+		switch v.stance {
+		case Normal:
+			if e.rank == rank && e.reason.Available() {
+				v.offered.set(i)
+			} else if e.rank <= rank && cfg.trials() && e.tries(c.now) {
+				v.try(i)
+			}
+		case FailOpen:
+			if e.rank == rank && !e.override.Mode.closed() {
+				v.offered.set(i)
+			}
+		case Refusing:
+			if cfg.trials() && e.tries(c.now) {
+				v.try(i)
+			}
+		}
+	}
+	v.offers = v.offered.count()
+}
+
+// try offers an endpoint for a trial.
+func (v *View) try(i int) {
+	if v.trials == nil {
+		v.trials = newBitmap(len(v.endpoints))
+	}
+	v.offered.set(i)
+	v.trials.set(i)
+}
+
+// stance chooses the tier that serves. It is the first one in which enough endpoints are available. If there is none, it
+// is the one in which most are, all of whose endpoints may be used then.
+func stance(tiers []tierTally, cfg *Config) (s Stance, rank int) {
+	best := -1
+	for rank, t := range tiers {
+		switch {
+		case t.eligible == 0:
+			continue
+		case t.available > 0 && t.available*100 >= t.eligible*cfg.PanicPercent:
+			return Normal, rank
+		case best < 0 || t.available > tiers[best].available:
+			best = rank
+		}
+	}
+	switch {
+	case best < 0:
+		return Empty, 0
+	case cfg.Refuse:
+		return Refusing, best
+	}
+	return FailOpen, best
+}

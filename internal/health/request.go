@@ -1,0 +1,207 @@
+package health
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// maxTried is how many endpoints a request can have tried: one at first, then one for each retry.
+const maxTried = 1 + MaxRetries
+
+// Request is one request, or one session, while it goes on. It is filled by Cluster.Admit; the caller provides the
+// memory. It must not be copied. Finish may be called by anyone; the rest by one goroutine at a time.
+type Request struct {
+	c     *Cluster
+	start time.Time
+	// open says that the request is counted, charged that it is counted as a retry.
+	open, charged atomic.Bool
+	retries       int
+	replayed      bool
+	tried         [maxTried]*Endpoint
+	tries         int
+}
+
+// Admit counts a request, unless there would be too many.
+func (c *Cluster) Admit(r *Request, now time.Time) Refusal {
+	if c.requests.tryAdd(1, 0, c.cfg.Load().Limits.Requests, 0) != noHalf {
+		c.stats.requestsRefused.Add(1)
+		return ClusterRequests
+	}
+	*r = Request{c: c, start: now}
+	r.open.Store(true)
+	return Granted
+}
+
+// Finish ends the request. Its attempts are settled before. It says whether the request was still open.
+func (r *Request) Finish() bool {
+	if !r.open.Swap(false) {
+		return false
+	}
+	r.discharge()
+	r.c.requests.add(-1, 0)
+	return true
+}
+
+// Tried returns the endpoints at which attempts have failed. The slice is valid until the next attempt.
+func (r *Request) Tried() []*Endpoint { return r.tried[:r.tries] }
+
+// Retries returns how many retries were granted.
+func (r *Request) Retries() int { return r.retries }
+
+// Deadline returns when an attempt that begins now has to end, and by which timeout.
+func (r *Request) Deadline(now time.Time, repeatable bool) (time.Time, Expiry) {
+	return r.c.cfg.Load().Timeouts.Attempt(r.start, now, repeatable)
+}
+
+// charge counts the request as a retry, if that is allowed.
+func (r *Request) charge(cfg *Config) bool {
+	if r.c.requests.tryCharge(cfg.Limits.Retries, &cfg.Retry.Budget) != Granted {
+		r.c.stats.retriesRefused.Add(1)
+		return false
+	}
+	r.charged.Store(true)
+	if !r.open.Load() {
+		// Finish may have come before the charge, and not seen it.
+		r.discharge()
+		return false
+	}
+	r.c.stats.retries.Add(1)
+	return true
+}
+
+// discharge ends the charge, if there is one.
+func (r *Request) discharge() {
+	if r.charged.Swap(false) {
+		r.c.requests.add(0, -1)
+	}
+}
+
+// exclude notes that an endpoint was tried.
+func (r *Request) exclude(e *Endpoint) {
+	for _, t := range r.Tried() {
+		if t == e {
+			return
+		}
+	}
+	if r.tries < maxTried {
+		r.tried[r.tries] = e
+		r.tries++
+	}
+}
+
+// Attempt is one attempt of a request at an endpoint. It is filled by Request.Try; the caller provides the memory. It
+// must not be copied. It is settled once, by Done or by Fail: by whoever comes first.
+type Attempt struct {
+	r    *Request
+	e    *Endpoint
+	open atomic.Bool
+	// retry is 1 if the attempt counts as a retry, else 0.
+	retry int64
+	// trial is the number of the trial that the attempt is; 0 if it is none.
+	trial uint64
+}
+
+// Try begins an attempt at an endpoint of a view, unless there would be too many at it.
+func (r *Request) Try(a *Attempt, v *View, i int, now time.Time) Refusal {
+	e := v.Endpoint(i)
+	if why := r.try(a, e, v.trials != nil && v.trials.has(i), now); why != Granted {
+		r.c.stats.attemptsRefused.Add(1)
+		return why
+	}
+	if v.stance == FailOpen {
+		r.c.stats.failOpenPicks.Add(1)
+	}
+	r.c.stats.attempts.Add(1)
+	return Granted
+}
+
+func (r *Request) try(a *Attempt, e *Endpoint, onTrial bool, now time.Time) Refusal {
+	switch {
+	case !r.open.Load():
+		return Finished
+	case e.closed.Load():
+		return Closed
+	}
+	retry := int64(0)
+	if r.charged.Load() {
+		retry = 1
+	}
+	limits := e.limits.Load()
+	at := e.attempts.tryAdd(1, retry, limits.Requests, limits.Retries)
+	if at != noHalf {
+		return refusal(at, EndpointRequests, EndpointRetries)
+	}
+	trial := uint64(0)
+	if onTrial {
+		var ok bool
+		if trial, ok = r.c.claim(e, now); !ok {
+			e.attempts.add(-1, -retry)
+			return TrialTaken
+		}
+	}
+	*a = Attempt{r: r, e: e, retry: retry, trial: trial}
+	a.open.Store(true)
+	return Granted
+}
+
+// Endpoint returns the endpoint of the attempt.
+func (a *Attempt) Endpoint() *Endpoint { return a.e }
+
+// Done settles an attempt that isn't to be repeated, and says whether it was still open.
+func (a *Attempt) Done(o Outcome, now time.Time) bool {
+	if !a.open.Swap(false) {
+		return false
+	}
+	a.settle(o, now)
+	a.uncharge()
+	return true
+}
+
+// Fail settles an attempt that has failed, and says what to do next. A retry is counted from here on, the wait before it
+// included, until its attempt is settled or the request ends. random is 64 random bits.
+func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
+	if !a.open.Swap(false) {
+		return Decision{Why: Settled}
+	}
+	r, cfg := a.r, a.r.c.cfg.Load()
+	d := Decision{Outcome: f.Outcome}
+	d.Action, d.Why = cfg.Retry.decide(&f, r.retries, r.replayed)
+	if d.Action == Replay {
+		// It is the same retry, if it was one: the charge stays.
+		r.replayed, d.Outcome = true, Outcome{Kind: Stale}
+		a.settle(d.Outcome, now)
+		r.c.stats.replays.Add(1)
+		return d
+	}
+	a.settle(f.Outcome, now)
+	a.uncharge()
+	r.exclude(a.e)
+	if d.Action != Again {
+		return d
+	}
+	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
+	switch {
+	case !cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)):
+		return Decision{Why: OutOfTime, Outcome: f.Outcome}
+	case !r.charge(cfg):
+		return Decision{Why: OverBudget, Outcome: f.Outcome}
+	}
+	r.retries++
+	return d
+}
+
+// settle takes the attempt out of the counts and tells the endpoint's health.
+func (a *Attempt) settle(o Outcome, now time.Time) {
+	a.e.attempts.add(-1, -a.retry)
+	if o.Kind == Timeout {
+		a.r.c.stats.timeouts.Add(1)
+	}
+	a.r.c.settle(a.e, a.trial, o, now)
+}
+
+// uncharge ends the request's charge if it was for this attempt.
+func (a *Attempt) uncharge() {
+	if a.retry > 0 {
+		a.r.discharge()
+	}
+}
