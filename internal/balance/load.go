@@ -1,7 +1,8 @@
 package balance
 
 // maxDraws is how often an endpoint is drawn before all are looked at: with half of them barred that happens once in
-// 65,000 picks.
+// 65,000 picks. Of few endpoints no more are drawn than there are, since looking at all costs no more. The chances are
+// the same either way.
 const maxDraws = 16
 
 // maxClaims is how often a pick starts over because another one took the same endpoint at the same time. After that it
@@ -23,7 +24,7 @@ func lighter(a, v, b, w int64) bool { return a*w < b*v }
 
 // sample draws a member by pull, but not the one at avoid. It returns none if there is no other.
 func (t *tier) sample(q *Query, d *draws, avoid int) int {
-	for range maxDraws {
+	for range min(maxDraws, len(t.members)) {
 		i := t.aliases.draw(d)
 		live := t.members[i].live
 		if i == avoid || !q.allows(live) {

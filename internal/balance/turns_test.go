@@ -24,7 +24,7 @@ func TestRoundRobinSequences(t *testing.T) {
 		{"Z031_one_heavy", []int{5, 1, 1}, "aabacaa"},
 		{"equal", []int{1, 1, 1}, "abc"},
 		{"not reduced", []int{10, 2, 2}, "aabacaa"},
-		{"three weights", []int{5, 3, 2}, "abcabacaba"},
+		{"three weights", []int{5, 3, 2}, "abcaabacba"},
 		{"one", []int{3}, "a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -85,6 +85,68 @@ func TestRoundRobinAvailability(t *testing.T) {
 				if burst := strings.Repeat(name, weights[flap]+2); strings.Contains(names, burst) {
 					t.Fatalf("weights %v: got %s after %s recovered", weights, names, name)
 				}
+			}
+		}
+	})
+}
+
+// TestRoundRobinGoesOn replaces the set in the middle of a round.
+func TestRoundRobinGoesOn(t *testing.T) {
+	c := Config{Policy: RoundRobin}
+	t.Run("the same endpoints in another order", func(t *testing.T) {
+		endpoints := weighted(5, 1, 1)
+		s := newStand(t, c, endpoints)
+		got := s.sequence(t, 3)
+		fresh := []Endpoint{{endpoints[0].Key, 5, 0, new(Live)}, {endpoints[1].Key, 1, 0, new(Live)}, {endpoints[2].Key, 1, 0, new(Live)}}
+		s = &stand{Set: mustNew(t, c, fresh, s.Set), lives: livesOf(fresh)}
+		if got += s.sequence(t, 4); got != "aabacaa" {
+			t.Errorf("got %s, want aabacaa", got)
+		}
+	})
+	t.Run("a weight", func(t *testing.T) {
+		endpoints := weighted(1, 1)
+		s := newStand(t, c, endpoints)
+		got := s.sequence(t, 1)
+		endpoints[1].Weight = 2
+		s.Set = mustNew(t, c, endpoints, s.Set)
+		if got += s.sequence(t, 3); got != "abba" {
+			t.Errorf("got %s, want abba", got)
+		}
+	})
+	t.Run("a policy in between starts over", func(t *testing.T) {
+		endpoints := weighted(5, 1, 1)
+		s := newStand(t, c, endpoints)
+		s.sequence(t, 2)
+		s.Set = mustNew(t, c, endpoints, mustNew(t, Config{}, endpoints, s.Set))
+		if got := s.sequence(t, 7); got != "aabacaa" {
+			t.Errorf("got %s, want aabacaa", got)
+		}
+	})
+	t.Run("credit neither leaves nor comes with endpoints", func(t *testing.T) {
+		all := weighted(9, 4, 1, 1, 7)
+		s := newStand(t, c, all)
+		for range 1000 {
+			var some []Endpoint
+			for _, e := range all {
+				if s.seeds.below(3) > 0 {
+					some = append(some, e)
+				}
+			}
+			s.Set = mustNew(t, c, some, s.Set)
+			s.lives = livesOf(some)
+			if len(some) == 0 {
+				continue
+			}
+			s.sequence(t, int(s.seeds.below(30)))
+			var sum int64
+			for _, credit := range s.tiers[0].credits {
+				sum += *credit
+				if *credit > 22*FullShare || *credit < -22*FullShare {
+					t.Fatalf("got a credit of %d", *credit)
+				}
+			}
+			if sum != 0 {
+				t.Fatalf("got credits that add up to %d, want 0", sum)
 			}
 		}
 	})

@@ -1,0 +1,415 @@
+package balance
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+var maglev = Config{Policy: Maglev}
+
+// slotsOf returns the slots of the table by key of the owner.
+func slotsOf(s *Set, endpoints []Endpoint) []string {
+	t := s.tiers[0]
+	slots := make([]string, len(t.circle.owners))
+	for i, owner := range t.circle.owners {
+		slots[i] = endpoints[t.members[owner].index].Key
+	}
+	return slots
+}
+
+// tableOf returns the slots of a table made of the endpoints.
+func tableOf(t testing.TB, c Config, endpoints []Endpoint) []string {
+	t.Helper()
+	return slotsOf(mustNew(t, c, endpoints, nil), endpoints)
+}
+
+// sharesOf returns how many slots each endpoint has.
+func sharesOf(t testing.TB, c Config, endpoints []Endpoint) []int {
+	t.Helper()
+	byKey := make(map[string]int)
+	for _, key := range tableOf(t, c, endpoints) {
+		byKey[key]++
+	}
+	shares := make([]int, len(endpoints))
+	for i, e := range endpoints {
+		shares[i] = byKey[e.Key]
+	}
+	return shares
+}
+
+func TestMaglevShares(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		weights []int
+		want    []int
+	}{
+		{"Z017_three_equal", []int{1, 1, 1}, []int{21845, 21846, 21846}},
+		{"Z018_1_to_2", []int{1, 2}, []int{21846, 43691}},
+		{"Z018_1_to_3", []int{1, 3}, []int{16385, 49152}},
+		{"Z018_5_3_2", []int{5, 3, 2}, []int{32768, 19661, 13108}},
+		{"Z018_1_to_100", []int{1, 100}, []int{649, 64888}},
+		{"one", []int{7}, []int{65537}},
+		{"largest to smallest", []int{65535, 1}, []int{65535, 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := sharesOf(t, maglev, weighted(tc.weights...))
+			if len(got) == 3 && tc.weights[0] == tc.weights[1] {
+				slices.Sort(got)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+	t.Run("Z022_a_hundred_are_within_1_percent", func(t *testing.T) {
+		shares := sharesOf(t, maglev, equal(100))
+		within(t, "smallest share", float64(slices.Min(shares)), 655.37, 1)
+		within(t, "largest share", float64(slices.Max(shares)), 655.37, 1)
+	})
+	t.Run("as many endpoints as slots", func(t *testing.T) {
+		shares := sharesOf(t, Config{Policy: Maglev, TableSize: 101}, equal(101))
+		if slices.Min(shares) != 1 || slices.Max(shares) != 1 {
+			t.Errorf("got shares %v, want 1 each", shares)
+		}
+	})
+}
+
+// TestTablesAgree has the tables that any machine makes: the hashes were taken once and are the same for ever.
+func TestTablesAgree(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		config Config
+		want   uint64
+	}{
+		{"Z019_maglev", maglev, 0x9b2ef32823fdc75f},
+		{"Z019_ring_hash", Config{Policy: RingHash}, 0x96d68a0cd30931ac},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			endpoints := weighted(5, 1, 1, 3, 2, 2, 8)
+			table := tableOf(t, tc.config, endpoints)
+			rnd := rand.New(rand.NewPCG(3, 4))
+			for range 5 {
+				rnd.Shuffle(len(endpoints), func(i, j int) { endpoints[i], endpoints[j] = endpoints[j], endpoints[i] })
+				if !slices.Equal(tableOf(t, tc.config, endpoints), table) {
+					t.Fatal("got another table from another order")
+				}
+			}
+			sum := xxhash.New()
+			for _, owner := range mustNew(t, tc.config, endpoints, nil).tiers[0].circle.owners {
+				_, _ = sum.Write(binary.LittleEndian.AppendUint16(nil, owner))
+			}
+			if got := sum.Sum64(); got != tc.want {
+				t.Errorf("got a table with hash %#x, want %#x", got, tc.want)
+			}
+		})
+	}
+	if got := HashKey("192.0.2.7"); got != 0xd86f3950d7e3174f {
+		t.Errorf("got %#x as the hash of a key", got)
+	}
+}
+
+// moved compares two tables: how many slots went from one endpoint to another although both are in both tables, and
+// how many belong to key in the second.
+func moved(before, after []string, key string) (survivors, ofKey int) {
+	for i := range before {
+		if after[i] == key {
+			ofKey++
+		} else if before[i] != after[i] && before[i] != key {
+			survivors++
+		}
+	}
+	return survivors, ofKey
+}
+
+func TestMaglevDisruption(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{2, 3, 5, 10, 32, 64, 100} {
+		for set := range 3 {
+			endpoints := equal(n + 1)
+			for i := range endpoints {
+				endpoints[i].Key = fmt.Sprintf("set%d-%d.example:%d", set, rnd.IntN(1<<40), i)
+			}
+			with, extra := tableOf(t, maglev, endpoints), endpoints[n].Key
+			without := tableOf(t, maglev, endpoints[:n])
+			t.Run(fmt.Sprintf("Z020_remove_one_of_%d", n+1), func(t *testing.T) {
+				survivors, left := moved(with, without, extra)
+				if limit := len(with) / 100; survivors >= limit || left != 0 {
+					t.Errorf("got %d slots of others moved and %d left with the one removed, want below %d and 0", survivors, left, limit)
+				}
+			})
+			t.Run(fmt.Sprintf("Z021_add_one_to_%d", n), func(t *testing.T) {
+				survivors, share := moved(without, with, extra)
+				if limit := len(with) / 100; survivors >= limit {
+					t.Errorf("got %d slots moved between others, want below %d", survivors, limit)
+				}
+				within(t, "share of the new one", float64(share), float64(len(with))/float64(n+1), 1)
+			})
+		}
+	}
+}
+
+// homes returns the endpoint of each of n keys.
+func (s *stand) homes(t testing.TB, n int, tried ...*Live) []int {
+	t.Helper()
+	homes := make([]int, n)
+	for i := range homes {
+		homes[i] = s.visit(t, keyed(fmt.Sprint("key", i), tried...))
+	}
+	return homes
+}
+
+func TestStandIns(t *testing.T) {
+	for _, c := range []Config{maglev, {Policy: RingHash}} {
+		t.Run(c.Policy.String(), func(t *testing.T) {
+			s := newStand(t, c, equal(5))
+			homes := s.homes(t, 1000)
+			t.Run("Z023_home_down_and_back", func(t *testing.T) {
+				s.lives[2].Bar(Down)
+				away, again := s.homes(t, 1000), s.homes(t, 1000)
+				s.lives[2].Unbar(Down)
+				if !slices.Equal(away, again) {
+					t.Error("got other stand-ins the second time")
+				}
+				standIns := make(map[int]bool)
+				for i := range homes {
+					if homes[i] != 2 && away[i] != homes[i] {
+						t.Fatalf("key %d: got %d, want its home %d", i, away[i], homes[i])
+					}
+					if homes[i] == 2 {
+						standIns[away[i]] = true
+					}
+				}
+				if len(standIns) != 4 || standIns[2] {
+					t.Errorf("got stand-ins %v, want the four others", standIns)
+				}
+				if !slices.Equal(s.homes(t, 1000), homes) {
+					t.Error("got other homes after the recovery")
+				}
+			})
+			t.Run("Z024_retries_walk_on", func(t *testing.T) {
+				for i := range 200 {
+					s.checkWalk(t, fmt.Sprint("key", i), homes[i])
+				}
+			})
+			t.Run("Z025_all_down", func(t *testing.T) {
+				for _, live := range s.lives {
+					live.Bar(Down)
+				}
+				if i, ok := s.Pick(keyed("k")); ok {
+					t.Errorf("got %d, want none while health counts", i)
+				}
+				for i, home := range homes {
+					q := keyed(fmt.Sprint("key", i))
+					q.Ignore = Health
+					if got := s.visit(t, q); got != home {
+						t.Fatalf("key %d: got %d failing open, want its home %d", i, got, home)
+					}
+				}
+			})
+		})
+	}
+}
+
+// checkWalk tries one endpoint after the other and compares with a walk over the owners by hand.
+func (s *stand) checkWalk(t *testing.T, key string, home int) {
+	t.Helper()
+	circle := s.tiers[0].circle
+	var want []int
+	for n, at := 0, circle.slot(HashKey(key)); n < len(circle.owners); n, at = n+1, (at+1)%len(circle.owners) {
+		if i := s.tiers[0].members[circle.owners[at]].index; !slices.Contains(want, i) {
+			want = append(want, i)
+		}
+	}
+	var got []int
+	var tried []*Live
+	for range s.lives {
+		i := s.visit(t, keyed(key, tried...))
+		got, tried = append(got, i), append(tried, s.lives[i])
+	}
+	if !slices.Equal(got, want) || got[0] != home {
+		t.Fatalf("%s: got %v, want %v", key, got, want)
+	}
+	if i := s.visit(t, keyed(key, tried...)); i != home {
+		t.Fatalf("%s: got %d when all are tried, want the home %d", key, i, home)
+	}
+}
+
+func TestWithoutKey(t *testing.T) {
+	t.Run("Z026_no_key_is_p2c", func(t *testing.T) {
+		for _, c := range []Config{maglev, {Policy: RingHash}} {
+			s := newStand(t, c, weighted(1, 1, 1, 1))
+			s.setLoads(0, 1, 2, 3)
+			got := s.counts(t, 12_000, Query{Key: 12345})
+			within(t, "lightest", float64(got[0]), 6000, 180)
+			within(t, "heaviest", float64(got[3]), 0, 0)
+			if got := s.counts(t, 100, keyed("")); slices.Max(got) != 100 {
+				t.Errorf("got %v for an empty key, want all on one", got)
+			}
+		}
+	})
+}
+
+func TestTableIsKept(t *testing.T) {
+	for _, c := range []Config{maglev, {Policy: RingHash}} {
+		t.Run("Z028_"+c.Policy.String(), func(t *testing.T) {
+			first := equal(10)
+			s := mustNew(t, c, first, nil)
+			second := equal(10)
+			slices.Reverse(second)
+			same := mustNew(t, c, second, s)
+			if same.tiers[0].circle != s.tiers[0].circle {
+				t.Error("got a new table of the same endpoints")
+			}
+			i, _ := s.Pick(keyed("k"))
+			j, _ := same.Pick(keyed("k"))
+			if first[i].Key != second[j].Key || second[j].Live.Load() != 1 {
+				t.Errorf("got %s and %s, load %d", first[i].Key, second[j].Key, second[j].Live.Load())
+			}
+			second[0].Weight = 2
+			heavier := mustNew(t, c, second, same)
+			other := c
+			other.BalanceFactor = 125
+			bounded := mustNew(t, other, second, heavier)
+			if heavier.tiers[0].circle == s.tiers[0].circle || bounded.tiers[0].circle != heavier.tiers[0].circle {
+				t.Error("got a kept table with other weights, or a new one with another factor")
+			}
+			other.TableSize, other.RingPoints = 0, 0
+			if c.Policy == Maglev {
+				other.TableSize = 101
+			} else {
+				other.RingPoints = 10
+			}
+			if mustNew(t, other, second, bounded).tiers[0].circle == bounded.tiers[0].circle {
+				t.Error("got a kept table with another size")
+			}
+		})
+	}
+}
+
+func TestBoundedLoad(t *testing.T) {
+	for _, p := range []Policy{Maglev, RingHash} {
+		t.Run("Z036_one_hot_key_"+p.String(), func(t *testing.T) {
+			s := newStand(t, Config{Policy: p, BalanceFactor: 125}, weighted(1, 1, 2, 1, 1, 1, 3))
+			for n := range 2000 {
+				s.place(t, keyed("hot"))
+				for i, live := range s.lives {
+					mean := float64(n+1) * float64(s.tiers[0].weightOf(i)) / 10
+					if float64(live.Load()) > 1.25*mean+1 {
+						t.Fatalf("pick %d: got a load of %d on %s, want 1.25 times %v, and 1, at most", n, live.Load(), s.name(i), mean)
+					}
+				}
+			}
+		})
+		t.Run("bounded keys stay home while there is room_"+p.String(), func(t *testing.T) {
+			free, bound := newStand(t, Config{Policy: p}, equal(5)), newStand(t, Config{Policy: p, BalanceFactor: 125}, equal(5))
+			if !slices.Equal(free.homes(t, 100), bound.homes(t, 100)) {
+				t.Error("got other homes with a bound and no load")
+			}
+			bound.setLoads(9, 9, 9, 0, 9)
+			bound.lives[3].Bar(Down)
+			bound.visit(t, keyed("k", bound.lives[0], bound.lives[1], bound.lives[2], bound.lives[4]))
+		})
+	}
+}
+
+// weightOf returns the weight of the endpoint at a place of the list.
+func (t *tier) weightOf(place int) int64 {
+	i := slices.IndexFunc(t.members, func(m member) bool { return m.index == place })
+	return t.members[i].weight
+}
+
+func TestRing(t *testing.T) {
+	for _, perUnit := range []int{1, 16, 160} {
+		c := Config{Policy: RingHash, RingPoints: perUnit}
+		endpoints := weighted(1, 2, 1, 5, 1, 1, 1, 3, 1, 1, 1)
+		with, without := newStand(t, c, endpoints), newStand(t, c, endpoints[:10])
+		here, there := with.homes(t, 5000), without.homes(t, 5000)
+		t.Run(fmt.Sprintf("Z029_nothing_else_moves_%d", perUnit), func(t *testing.T) {
+			for i := range here {
+				if here[i] != 10 && here[i] != there[i] {
+					t.Fatalf("key %d: got %d with and %d without another endpoint", i, here[i], there[i])
+				}
+			}
+			if perUnit > 1 && !slices.Contains(here, 10) {
+				t.Error("got no key on the one added")
+			}
+		})
+	}
+	for _, tc := range []struct {
+		name      string
+		perUnit   int
+		low, high float64
+	}{
+		{"Z030_1024_points", 102, 0.5, 1.5},
+		{"Z030_100000_points", 10_000, 0.95, 1.05},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStand(t, Config{Policy: RingHash, RingPoints: tc.perUnit}, equal(10))
+			for i, share := range s.arcs() {
+				if share*10 < tc.low || share*10 > tc.high {
+					t.Errorf("%s: got %.3f of the mean share, want %v to %v", s.name(i), share*10, tc.low, tc.high)
+				}
+			}
+		})
+	}
+	t.Run("weights", func(t *testing.T) {
+		s := newStand(t, Config{Policy: RingHash, RingPoints: 5000}, weighted(1, 2, 5))
+		for i, want := range []float64{0.125, 0.25, 0.625} {
+			within(t, s.name(i), s.arcs()[i], want, 0.05*want)
+		}
+	})
+	t.Run("a ring that would be too large", func(t *testing.T) {
+		counts := ringCounts([]int64{MaxWeight, 1, MaxWeight / 2}, MaxRingPoints)
+		if want := []int64{MaxWeight * 64, 64, MaxWeight / 2 * 64}; !slices.Equal(counts, want) {
+			t.Errorf("got %v, want %v", counts, want)
+		}
+		if counts := ringCounts([]int64{MaxWeight, 1}, 100); counts[1] != 100 {
+			t.Errorf("got %v, want all points while there is room", counts)
+		}
+		many := slices.Repeat([]int64{MaxWeight}, 1000)
+		if counts := ringCounts(append(many, 1), 1); counts[1000] != 1 {
+			t.Errorf("got %d points for the lightest, want 1", counts[1000])
+		}
+	})
+}
+
+// arcs returns the part of the ring that each endpoint has.
+func (s *stand) arcs() []float64 {
+	arcs := make([]float64, s.Len())
+	c := s.tiers[0].circle
+	last := c.points.hashes[len(c.points.hashes)-1]
+	for i, hash := range c.points.hashes {
+		arcs[s.tiers[0].members[c.owners[i]].index] += float64(hash-last) / (1 << 64)
+		last = hash
+	}
+	return arcs
+}
+
+func TestRingSlots(t *testing.T) {
+	hashes := []uint64{5, 5, 1 << 40, 1<<63 - 1, 1 << 63, ^uint64(0) - 1}
+	p := newPoints(hashes)
+	for _, tc := range []struct {
+		key  uint64
+		want int
+	}{
+		{0, 0},
+		{5, 0},
+		{6, 2},
+		{1 << 40, 2},
+		{1<<40 + 1, 3},
+		{1<<63 - 1, 3},
+		{1 << 63, 4},
+		{1<<63 + 1, 5},
+		{^uint64(0) - 1, 5},
+		{^uint64(0), 0},
+	} {
+		if got := p.from(tc.key); got != tc.want {
+			t.Errorf("key %#x: got point %d, want %d", tc.key, got, tc.want)
+		}
+	}
+}
