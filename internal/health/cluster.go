@@ -146,7 +146,6 @@ func (c *Cluster) Statuses(now time.Time) []Status {
 	for _, e := range c.byKey {
 		if e.gone {
 			e.eject.expire(c.now)
-			e.reason = e.judge(&cfg.SlowStart, c.now)
 			all = append(all, e.status(cfg, c.now))
 		}
 	}

@@ -207,7 +207,7 @@ type Status struct {
 // status returns what is known about the endpoint.
 func (e *Endpoint) status(cfg *Config, now time.Time) Status {
 	s := Status{
-		Key: e.key, Reason: e.reason, Since: e.since, Member: !e.gone, Override: e.override,
+		Key: e.key, Reason: e.judge(&cfg.SlowStart, now), Since: e.since, Member: !e.gone, Override: e.override,
 		Weight: e.weight(), Effective: e.effective(&cfg.SlowStart, now), Trial: cfg.trials() && e.tries(now),
 		Successes: e.streaks.successes, Failures: e.streaks.failures, Consecutive: e.eject.failures,
 	}

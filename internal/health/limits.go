@@ -13,24 +13,21 @@ type Limits struct {
 	Retries int64
 }
 
-// Refusal says what stood in the way of a request, an attempt, a connection or a retry.
+// Refusal says what stood in the way of a request, an attempt or a connection.
 type Refusal uint8
 
 const (
 	// Granted means that nothing did.
 	Granted Refusal = iota
-	// ClusterRequests to ClusterRetries are the limits of the cluster.
+	// ClusterRequests to ClusterPending are the limits of the cluster.
 	ClusterRequests
 	ClusterConnections
 	ClusterPending
-	ClusterRetries
 	// EndpointRequests to EndpointRetries are the limits of the endpoint. Another one may do.
 	EndpointRequests
 	EndpointConnections
 	EndpointPending
 	EndpointRetries
-	// RetryBudget means that there are too many retries for the number of requests.
-	RetryBudget
 	// TrialTaken means that the endpoint was offered for a single attempt, and that another one has come first.
 	TrialTaken
 	// Closed means that the endpoint was taken out by hand since it was offered.
@@ -42,8 +39,8 @@ const (
 
 // refusalNames has a name for each refusal.
 var refusalNames = [refusalCount]string{
-	"granted", "cluster_requests", "cluster_connections", "cluster_pending", "cluster_retries", "endpoint_requests",
-	"endpoint_connections", "endpoint_pending", "endpoint_retries", "retry_budget", "trial_taken", "closed", "finished",
+	"granted", "cluster_requests", "cluster_connections", "cluster_pending", "endpoint_requests",
+	"endpoint_connections", "endpoint_pending", "endpoint_retries", "trial_taken", "closed", "finished",
 }
 
 // String returns the name of the refusal; "unknown" for a value that is none.

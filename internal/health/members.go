@@ -62,6 +62,7 @@ func (c *Cluster) join(m *Member) *Endpoint {
 		c.byKey[m.Key] = e
 	}
 	if e.gone {
+		e.eject.expire(c.now)
 		e.gone, e.upSince = false, c.now
 	}
 	e.member = *m

@@ -42,18 +42,18 @@ func (p *pair) tryAdd(whole, part, maxWhole, maxPart int64) half {
 }
 
 // tryCharge adds one to the part, if a limit (0 is none) and a budget of the whole allow it.
-func (p *pair) tryCharge(limit int64, b *Budget) Refusal {
+func (p *pair) tryCharge(limit int64, b *Budget) Why {
 	for {
 		word := p.word.Load()
 		whole, part := split(word)
 		if limit > 0 && part >= limit {
-			return ClusterRetries
+			return OverLimit
 		}
 		if part >= b.Bound(whole) {
-			return RetryBudget
+			return OverBudget
 		}
 		if p.word.CompareAndSwap(word, word+1) {
-			return Granted
+			return NoReason
 		}
 	}
 }

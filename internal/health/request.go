@@ -53,20 +53,20 @@ func (r *Request) Deadline(now time.Time, repeatable bool) (time.Time, Expiry) {
 	return r.c.cfg.Load().Timeouts.Attempt(r.start, now, repeatable)
 }
 
-// charge counts the request as a retry, if that is allowed.
-func (r *Request) charge(cfg *Config) bool {
-	if r.c.requests.tryCharge(cfg.Limits.Retries, &cfg.Retry.Budget) != Granted {
+// charge counts the request as a retry. It returns what stands in the way, if anything does.
+func (r *Request) charge(cfg *Config) Why {
+	if why := r.c.requests.tryCharge(cfg.Limits.Retries, &cfg.Retry.Budget); why != NoReason {
 		r.c.stats.retriesRefused.Add(1)
-		return false
+		return why
 	}
 	r.charged.Store(true)
 	if !r.open.Load() {
 		// Finish may have come before the charge, and not seen it.
 		r.discharge()
-		return false
+		return Settled
 	}
 	r.c.stats.retries.Add(1)
-	return true
+	return NoReason
 }
 
 // discharge ends the charge, if there is one.
@@ -180,11 +180,11 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 		return d
 	}
 	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
-	switch {
-	case !cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)):
-		return Decision{Why: OutOfTime, Outcome: f.Outcome}
-	case !r.charge(cfg):
-		return Decision{Why: OverBudget, Outcome: f.Outcome}
+	if d.Why = OutOfTime; cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)) {
+		d.Why = r.charge(cfg)
+	}
+	if d.Why != NoReason {
+		return Decision{Why: d.Why, Outcome: f.Outcome}
 	}
 	r.retries++
 	return d

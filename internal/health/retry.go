@@ -93,14 +93,16 @@ const (
 	Exhausted
 	// OutOfTime means that the request would be over before the retry.
 	OutOfTime
-	// OverBudget means that there are too many retries in the cluster.
+	// OverLimit means that there are as many retries in the cluster as there may be.
+	OverLimit
+	// OverBudget means that there are too many retries for the number of requests.
 	OverBudget
 	whyCount
 )
 
 // whyNames has a name for each reason.
 var whyNames = [whyCount]string{
-	"none", "settled", "answer_begun", "not_repeatable", "not_covered", "exhausted", "out_of_time", "over_budget",
+	"none", "settled", "answer_begun", "not_repeatable", "not_covered", "exhausted", "out_of_time", "over_limit", "over_budget",
 }
 
 // String returns the name of the reason; "unknown" for a value that is none.
