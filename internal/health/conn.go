@@ -36,10 +36,10 @@ func (c *Cluster) Dial(k *Conn, e *Endpoint) Refusal {
 // dial counts at the endpoint first: then the cluster's count never holds what is refused.
 func (c *Cluster) dial(e *Endpoint) Refusal {
 	own, all := e.limits.Load(), &c.cfg.Load().Limits
-	if at := e.conns.tryAdd(1, 1, own.Connections, own.Pending); at != noHalf {
+	if at := e.conns.tryAdd(1, own.Connections, own.Pending); at != noHalf {
 		return refusal(at, EndpointConnections, EndpointPending)
 	}
-	at := c.conns.tryAdd(1, 1, all.Connections, all.Pending)
+	at := c.conns.tryAdd(1, all.Connections, all.Pending)
 	if at != noHalf {
 		e.conns.add(-1, -1)
 	}

@@ -58,8 +58,9 @@ const (
 	UnhealthyPassive
 	// Ejected means that attempts have failed too often in a row.
 	Ejected
-	// Drained and TurnedOff mean that it was taken out by hand.
+	// Drained means that it was taken out by hand, and that what it is doing goes on.
 	Drained
+	// TurnedOff means that it was taken out by hand.
 	TurnedOff
 	reasonCount
 )

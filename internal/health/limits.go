@@ -19,14 +19,19 @@ type Refusal uint8
 const (
 	// Granted means that nothing did.
 	Granted Refusal = iota
-	// ClusterRequests to ClusterPending are the limits of the cluster.
+	// ClusterRequests means that the cluster has as many requests as it may have.
 	ClusterRequests
+	// ClusterConnections means the same of its connections.
 	ClusterConnections
+	// ClusterPending means the same of its connections that are being made.
 	ClusterPending
-	// EndpointRequests to EndpointRetries are the limits of the endpoint. Another one may do.
+	// EndpointRequests means that the endpoint has as many attempts as it may have. Another one may do.
 	EndpointRequests
+	// EndpointConnections means the same of its connections.
 	EndpointConnections
+	// EndpointPending means the same of its connections that are being made.
 	EndpointPending
+	// EndpointRetries means the same of its attempts that are retries.
 	EndpointRetries
 	// TrialTaken means that the endpoint was offered for a single attempt, and that another one has come first.
 	TrialTaken

@@ -179,7 +179,7 @@ func TestPairInACrowd(t *testing.T) {
 	for i := range workers {
 		done.Go(func() {
 			part := int64(i % 2)
-			ok := p.tryAdd(1, part, limit, 3) == noHalf
+			ok := p.tryAdd(part, limit, 3) == noHalf
 			if ok {
 				granted.Add(1)
 			}
@@ -189,7 +189,7 @@ func TestPairInACrowd(t *testing.T) {
 				p.add(-1, -part)
 			}
 			for range 2000 {
-				if p.tryAdd(1, 1, limit, 3) != noHalf {
+				if p.tryAdd(1, limit, 3) != noHalf {
 					continue
 				}
 				if whole, part := p.load(); whole > limit || part > 3 || part > whole {

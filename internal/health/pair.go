@@ -24,18 +24,19 @@ func (p *pair) load() (whole, part int64) { return split(p.word.Load()) }
 // add changes the counts whatever they are.
 func (p *pair) add(whole, part int64) { p.word.Add(uint64(whole<<32 + part)) }
 
-// tryAdd adds to the counts, unless one that grows would be above its limit then. A limit of 0 is none.
-func (p *pair) tryAdd(whole, part, maxWhole, maxPart int64) half {
+// tryAdd adds one to the whole, and 0 or 1 to the part, unless one that grows would be above its limit then. A limit of 0
+// is none.
+func (p *pair) tryAdd(part, maxWhole, maxPart int64) half {
 	for {
 		word := p.word.Load()
 		haveWhole, havePart := split(word)
-		if whole > 0 && maxWhole > 0 && haveWhole+whole > maxWhole {
+		if maxWhole > 0 && haveWhole >= maxWhole {
 			return wholeHalf
 		}
-		if part > 0 && maxPart > 0 && havePart+part > maxPart {
+		if part > 0 && maxPart > 0 && havePart >= maxPart {
 			return partHalf
 		}
-		if p.word.CompareAndSwap(word, word+uint64(whole<<32+part)) {
+		if p.word.CompareAndSwap(word, word+uint64(1<<32+part)) {
 			return noHalf
 		}
 	}

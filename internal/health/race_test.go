@@ -40,9 +40,9 @@ func TestCrowd(t *testing.T) {
 			t.Errorf("%s: got %d attempts and %d connections left", e.key, e.Load(), e.Connections())
 		}
 	}
-	s := r.c.Stats()
-	if s.Ejections == 0 || s.Trials == 0 || s.Retries == 0 || s.Replays == 0 || s.RequestsRefused == 0 || s.DialsRefused == 0 {
-		t.Errorf("got %+v: something never happened", s)
+	// How much of the rest happens is up to the scheduler.
+	if s := r.c.Stats(); s.Attempts == 0 || s.Retries == 0 {
+		t.Errorf("got %+v, want attempts and retries", s)
 	}
 }
 

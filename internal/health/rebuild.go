@@ -10,7 +10,7 @@ type tierTally struct{ eligible, available int }
 
 // rebuild makes a new view of the state at c.now. The caller holds mu.
 func (c *Cluster) rebuild() {
-	c.dirty, c.ejected = false, 0
+	c.ejected = 0
 	cfg, old := c.cfg.Load(), c.view.Load()
 	v := &View{endpoints: c.endpoints, listStamp: c.listStamp, version: 1}
 	c.tiers = slices.Grow(c.tiers[:0], c.ranks)[:c.ranks]
@@ -34,6 +34,7 @@ func (c *Cluster) rebuild() {
 		v.effective = slices.Clone(c.weights)
 	}
 	c.view.Store(v)
+	c.dirty = false
 }
 
 // end makes a view end at a time, if that isn't zero, or earlier.

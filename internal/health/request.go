@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -23,7 +24,7 @@ type Request struct {
 
 // Admit counts a request, unless there would be too many.
 func (c *Cluster) Admit(r *Request, now time.Time) Refusal {
-	if c.requests.tryAdd(1, 0, c.cfg.Load().Limits.Requests, 0) != noHalf {
+	if c.requests.tryAdd(0, c.cfg.Load().Limits.Requests, 0) != noHalf {
 		c.stats.requestsRefused.Add(1)
 		return ClusterRequests
 	}
@@ -78,12 +79,7 @@ func (r *Request) discharge() {
 
 // exclude notes that an endpoint was tried.
 func (r *Request) exclude(e *Endpoint) {
-	for _, t := range r.Tried() {
-		if t == e {
-			return
-		}
-	}
-	if r.tries < maxTried {
+	if r.tries < maxTried && !slices.Contains(r.Tried(), e) {
 		r.tried[r.tries] = e
 		r.tries++
 	}
@@ -127,7 +123,7 @@ func (r *Request) try(a *Attempt, e *Endpoint, onTrial bool, now time.Time) Refu
 		retry = 1
 	}
 	limits := e.limits.Load()
-	at := e.attempts.tryAdd(1, retry, limits.Requests, limits.Retries)
+	at := e.attempts.tryAdd(retry, limits.Requests, limits.Retries)
 	if at != noHalf {
 		return refusal(at, EndpointRequests, EndpointRetries)
 	}
