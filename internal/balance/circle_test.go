@@ -239,6 +239,16 @@ func (s *stand) checkWalk(t *testing.T, key string, home int) {
 	}
 }
 
+// TestSmallCircles has circles so small that walks pass their end.
+func TestSmallCircles(t *testing.T) {
+	for _, c := range []Config{{Policy: Maglev, TableSize: 5}, {Policy: Maglev, TableSize: 7}, {Policy: RingHash, RingPoints: 1}} {
+		s := newStand(t, c, equal(5))
+		for i, home := range s.homes(t, 100) {
+			s.checkWalk(t, fmt.Sprint("key", i), home)
+		}
+	}
+}
+
 func TestWithoutKey(t *testing.T) {
 	t.Run("Z026_no_key_is_p2c", func(t *testing.T) {
 		for _, c := range []Config{maglev, {Policy: RingHash}} {
@@ -269,6 +279,11 @@ func TestTableIsKept(t *testing.T) {
 			j, _ := same.Pick(keyed("k"))
 			if first[i].Key != second[j].Key || second[j].Live.Load() != 1 {
 				t.Errorf("got %s and %s, load %d", first[i].Key, second[j].Key, second[j].Live.Load())
+			}
+			renamed := slices.Clone(second)
+			renamed[3].Key = "another"
+			if mustNew(t, c, renamed, same).tiers[0].circle == s.tiers[0].circle {
+				t.Error("got a kept table with another key")
 			}
 			second[0].Weight = 2
 			heavier := mustNew(t, c, second, same)
@@ -305,15 +320,48 @@ func TestBoundedLoad(t *testing.T) {
 				}
 			}
 		})
-		t.Run("bounded keys stay home while there is room_"+p.String(), func(t *testing.T) {
-			free, bound := newStand(t, Config{Policy: p}, equal(5)), newStand(t, Config{Policy: p, BalanceFactor: 125}, equal(5))
-			if !slices.Equal(free.homes(t, 100), bound.homes(t, 100)) {
-				t.Error("got other homes with a bound and no load")
+		t.Run(p.String(), func(t *testing.T) { checkBound(t, Config{Policy: p}) })
+	}
+}
+
+// checkBound has four endpoints and a factor of 125 %. With a load of 6 in all, a load of 2 leaves room: the bound is
+// 1.25 * 7 / 4.
+func checkBound(t *testing.T, c Config) {
+	t.Helper()
+	free := newStand(t, c, equal(4))
+	c.BalanceFactor = 125
+	s := newStand(t, c, equal(4))
+	if !slices.Equal(free.homes(t, 100), s.homes(t, 100)) {
+		t.Error("got other homes with a bound and no load")
+	}
+	var walk []int
+	var tried []*Live
+	for range 4 {
+		i := free.visit(t, keyed("k", tried...))
+		walk, tried = append(walk, i), append(tried, free.lives[i])
+	}
+	for _, tc := range []struct {
+		name  string
+		loads [4]int64 // along the walk
+		tried []int
+		want  int
+	}{
+		{"room at home", [4]int64{2, 4, 0, 0}, nil, 0},
+		{"room at home, the mean counts who was tried", [4]int64{2, 4, 0, 0}, []int{1}, 0},
+		{"no room at home", [4]int64{3, 3, 0, 0}, nil, 2},
+		{"no room at home, the next was tried", [4]int64{6, 0, 0, 0}, []int{1}, 2},
+		{"no room at home, but all others were tried", [4]int64{6, 0, 0, 0}, []int{1, 2, 3}, 0},
+	} {
+		var tried []*Live
+		for step, place := range walk {
+			s.lives[place].load.Store(tc.loads[step])
+			if slices.Contains(tc.tried, step) {
+				tried = append(tried, s.lives[place])
 			}
-			bound.setLoads(9, 9, 9, 0, 9)
-			bound.lives[3].Bar(Down)
-			bound.visit(t, keyed("k", bound.lives[0], bound.lives[1], bound.lives[2], bound.lives[4]))
-		})
+		}
+		if got := s.visit(t, keyed("k", tried...)); got != walk[tc.want] {
+			t.Errorf("%s: got %d, want number %d of the walk %v", tc.name, got, tc.want, walk)
+		}
 	}
 }
 

@@ -228,6 +228,21 @@ func (s *stand) churn(t *testing.T, current *atomic.Pointer[Set], worker int) {
 	}
 }
 
+// TestClaim has another pick take the endpoint between the look and the claim.
+func TestClaim(t *testing.T) {
+	m := member{live: new(Live)}
+	for i, step := range []struct {
+		seen int64
+		sure bool
+		want bool
+		load int64
+	}{{0, false, true, 1}, {0, false, false, 1}, {1, false, true, 2}, {0, true, true, 3}} {
+		if got := m.claim(step.seen, step.sure); got != step.want || m.live.Load() != step.load {
+			t.Fatalf("step %d: got %v and a load of %d, want %+v", i, got, m.live.Load(), step)
+		}
+	}
+}
+
 func TestRandom(t *testing.T) {
 	t.Run("equal", func(t *testing.T) {
 		got := newStand(t, Config{Policy: Random}, equal(4)).counts(t, 10_000, Query{})

@@ -164,9 +164,9 @@ func newTier(c Config, endpoints []Endpoint, order []int, old *circle) *tier {
 	return t
 }
 
-// circleOf returns the circle of a tier, if it was made with the same options.
+// circleOf returns the circle of a tier, if it was made with the same options. By those the policies differ too.
 func (s *Set) circleOf(c Config, rank int) *circle {
-	if s == nil || s.config.Policy != c.Policy || s.config.TableSize != c.TableSize || s.config.RingPoints != c.RingPoints {
+	if s == nil || s.config.TableSize != c.TableSize || s.config.RingPoints != c.RingPoints {
 		return nil
 	}
 	for _, t := range s.tiers {

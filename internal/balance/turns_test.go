@@ -73,21 +73,42 @@ func TestRoundRobinAvailability(t *testing.T) {
 		}
 	})
 	t.Run("Z033_who_recovers_does_not_burst", func(t *testing.T) {
-		for _, weights := range [][]int{{5, 1, 1}, {5, 3, 2}, {1, 1, 1}, {7, 2, 2, 1}, {3, 3, 2, 2, 1}, {1, 10}} {
-			s := newStand(t, Config{Policy: RoundRobin}, weighted(weights...))
-			for range 20_000 {
-				flap := s.seeds.below(uint64(len(weights)))
-				s.lives[flap].Bar(Down)
-				s.sequence(t, int(s.seeds.below(9)))
-				s.lives[flap].Unbar(Down)
-				names := s.sequence(t, int(s.seeds.below(20)))
-				name := s.name(int(flap))
-				if burst := strings.Repeat(name, weights[flap]+2); strings.Contains(names, burst) {
-					t.Fatalf("weights %v: got %s after %s recovered", weights, names, name)
-				}
-			}
+		for _, weights := range [][]int{{5, 1, 1}, {5, 3, 2}, {1, 1, 1}, {7, 2, 2, 1}, {3, 3, 2, 2, 1}, {1, 10}, {9, 8, 7, 1, 1, 1, 1}} {
+			checkBursts(t, weights)
 		}
 	})
+}
+
+// checkBursts takes endpoints out at random times, up to all but one at once, and has one come back with whoever else
+// is out. It must not be chosen more often in a row than its weight and 1, and no credit may exceed two rounds.
+func checkBursts(t *testing.T, weights []int) {
+	t.Helper()
+	s := newStand(t, Config{Policy: RoundRobin}, weighted(weights...))
+	var limit int64
+	for _, w := range weights {
+		limit += 2 * int64(w) * FullShare
+	}
+	for range 3000 {
+		back := int(s.seeds.below(uint64(len(weights))))
+		for i, live := range s.lives {
+			if i == back || i != (back+1)%len(weights) && s.seeds.below(2) == 0 {
+				live.Bar(Down)
+				s.sequence(t, int(s.seeds.below(9)))
+			}
+		}
+		for _, live := range s.lives {
+			live.Unbar(Down)
+		}
+		names := s.sequence(t, int(s.seeds.below(30)))
+		if strings.Contains(names, strings.Repeat(s.name(back), weights[back]+2)) {
+			t.Fatalf("weights %v: got %s after %s came back", weights, names, s.name(back))
+		}
+		for i, credit := range s.tiers[0].credits {
+			if max(*credit, -*credit) > limit {
+				t.Fatalf("weights %v: got a credit of %d for %s, want %d at most", weights, *credit, s.name(i), limit)
+			}
+		}
+	}
 }
 
 // TestRoundRobinGoesOn replaces the set in the middle of a round.
