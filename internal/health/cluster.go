@@ -99,6 +99,13 @@ func (c *Cluster) View(now time.Time) *View {
 	return c.view.Load()
 }
 
+// Endpoint returns the endpoint of a key; nil if it isn't known. It may be one that is no longer a member.
+func (c *Cluster) Endpoint(key string) *Endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byKey[key]
+}
+
 // Check takes the result of an active check of an endpoint, and says whether its health has changed with it.
 func (c *Cluster) Check(e *Endpoint, ok bool, now time.Time) bool {
 	c.enter(now)

@@ -76,12 +76,26 @@ type bound struct {
 	on            bool
 }
 
+// check says whether the number is out of its range.
+func (b *bound) check() error {
+	if !b.on || b.got >= b.low && b.got <= b.top {
+		return nil
+	}
+	if b.top == longest {
+		return fmt.Errorf("%s %v: must be %v to %v: %w", b.name, time.Duration(b.got), time.Duration(b.low), time.Duration(b.top), ErrConfig)
+	}
+	return fmt.Errorf("%s %d: must be %d to %d: %w", b.name, b.got, b.low, b.top, ErrConfig)
+}
+
+const (
+	// most is the largest count. A pair has room for twice as many.
+	most = 1 << 31
+	// longest is the longest time. Nobody waits for more than a day.
+	longest = int64(24 * time.Hour)
+)
+
 // Validate says what is out of range. Names are those of the settings.
 func (c *Config) Validate() error {
-	const (
-		most    = 1 << 31 // a pair counts to 1<<32, and an attempt at a count is one more
-		longest = int64(24 * time.Hour)
-	)
 	o, r, s := &c.Outlier, &c.Retry, &c.SlowStart
 	active := c.Active != Thresholds{}
 	for _, b := range []bound{
@@ -108,8 +122,8 @@ func (c *Config) Validate() error {
 		{"slow_start min_percent", int64(s.MinPercent), 0, 100, true},
 		{"panic_threshold", int64(c.PanicPercent), 0, 100, true},
 	} {
-		if b.on && (b.got < b.low || b.got > b.top) {
-			return fmt.Errorf("%s %d: must be %d to %d: %w", b.name, b.got, b.low, b.top, ErrConfig)
+		if err := b.check(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func TestValidate(t *testing.T) {
 		{"Z70_no_retry", func(c *Config) { c.Retry = Retry{} }, ""},
 		{"Z70_five_retries", func(c *Config) { c.Retry.Max = 5 }, ""},
 		{"Z70_six_retries", func(c *Config) { c.Retry.Max = 6 }, "max 6: must be 0 to 5"},
-		{"Z70_cap_below_base", func(c *Config) { c.Retry.Backoff.Cap = 24 * time.Millisecond }, "backoff cap"},
+		{"Z70_cap_below_base", func(c *Config) { c.Retry.Backoff.Cap = 24 * time.Millisecond }, "backoff cap 24ms: must be 25ms to 24h0m0s"},
 		{"Z70_base_of_nothing", func(c *Config) { c.Retry.Backoff.Base = 0 }, "backoff base"},
 		{"no_backoff", func(c *Config) { c.Retry.Backoff = Backoff{} }, ""},
 		{"Z62_a_limit_below_0", func(c *Config) { c.Limits.Pending = -1 }, "max_pending"},

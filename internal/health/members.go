@@ -37,6 +37,7 @@ func (c *Cluster) SetMembers(members []Member, now time.Time) error {
 			e.gone, e.goneAt = true, c.now
 		}
 	}
+	c.forget()
 	list := make([]*Endpoint, 0, len(members))
 	for i := range members {
 		e := c.join(&members[i])
@@ -50,7 +51,6 @@ func (c *Cluster) SetMembers(members []Member, now time.Time) error {
 		c.listStamp++
 	}
 	c.endpoints, c.dirty = list, true
-	c.forget()
 	return nil
 }
 

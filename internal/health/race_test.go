@@ -89,7 +89,7 @@ func (u *user) request() {
 	if u.c.Admit(&req, u.now) != Granted {
 		return
 	}
-	if s := u.c.Stats(); s.RequestsActive > 12 || s.PendingActive > 2 || s.RetriesActive > 3 {
+	if s := u.c.Stats(); s.RequestsActive > 12 || s.ConnectionsActive > 16 || s.PendingActive > 2 || s.RetriesActive > 3 {
 		u.t.Errorf("got more than the limits: %+v", s)
 	}
 	// The client may go at any time.

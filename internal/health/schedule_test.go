@@ -2,6 +2,7 @@ package health
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func TestScheduleAtRandom(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		parallel, interval, now := 1+r.IntN(4), time.Duration(10+r.IntN(90)), t0
 		s := NewSchedule(interval, parallel)
-		underWay, current, last := map[*Probe]bool{}, map[string]bool{}, map[string]time.Time{}
+		underWay, current, last := []*Probe(nil), map[string]bool{}, map[string]time.Time{}
 		for range 300 {
 			if oneIn(r, 20) {
 				current = map[string]bool{}
@@ -131,16 +132,16 @@ func TestScheduleAtRandom(t *testing.T) {
 			}
 			p, again := s.Next(now)
 			switch {
-			case p != nil && (underWay[p] || !current[p.Key()] || len(underWay) >= parallel || p.due.Sub(last[p.Key()]) < 0):
+			case p != nil && (slices.Contains(underWay, p) || !current[p.Key()] || len(underWay) >= parallel || p.due.Sub(last[p.Key()]) < 0):
 				t.Fatalf("seed %d: got %+v with %d under way", seed, p, len(underWay))
 			case p != nil:
-				underWay[p], last[p.Key()] = true, p.due
+				underWay, last[p.Key()] = append(underWay, p), p.due
 			case again.IsZero() && len(underWay) < parallel && len(current) > len(underWay):
 				t.Fatalf("seed %d: nothing to wait for, with %d of %d under way", seed, len(underWay), len(current))
 			}
-			for q := range underWay {
+			for _, q := range slices.Clone(underWay) {
 				if oneIn(r, 3) {
-					delete(underWay, q)
+					underWay = slices.DeleteFunc(underWay, func(p *Probe) bool { return p == q })
 					if s.Done(q, now) != !q.gone {
 						t.Fatalf("seed %d: got a result of %+v that counts, or one that doesn't", seed, q)
 					}

@@ -33,8 +33,10 @@ func (c *Cluster) attempted(e *Endpoint, v verdict, cfg *Config) {
 		e.trial.at, c.dirty = c.now, true
 		return
 	}
-	c.dirty = c.dirty || !c.now.Before(e.trial.at)
-	e.trial.at = c.now.Add(cfg.Passive.RetryAfter)
+	// The view knows when the next trial was due: it has to be told of an earlier time, not of a later one.
+	at := c.now.Add(cfg.Passive.RetryAfter)
+	c.dirty = c.dirty || !c.now.Before(e.trial.at) || at.Before(e.trial.at)
+	e.trial.at = at
 }
 
 // record puts a result into the streaks, and says whether the health has changed with it.

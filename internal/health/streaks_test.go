@@ -194,3 +194,17 @@ func TestNothingLeftOver(t *testing.T) {
 		})
 	}
 }
+
+// TestTrialAfterAShorterRest: a reload shortens the rest of an endpoint that is down.
+func TestTrialAfterAShorterRest(t *testing.T) {
+	passive := Passive{Thresholds: Thresholds{Rise: 1, Fall: 1}, RetryAfter: time.Hour}
+	r := newRig(t, &Config{Passive: passive}, 2)
+	late := r.try(r.admit(), 0)
+	r.fail(0, 1)
+	passive.RetryAfter = time.Second
+	r.c.Configure(&Config{Passive: passive}, r.now)
+	late.Done(Outcome{Kind: Reset}, r.now)
+	r.wantOffers(1)
+	r.at(time.Second)
+	r.wantOffers(0, 1)
+}

@@ -2,6 +2,7 @@ package health
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -68,6 +69,9 @@ func (v *View) Len() int { return len(v.endpoints) }
 
 // Endpoint returns an endpoint.
 func (v *View) Endpoint(i int) *Endpoint { return v.endpoints[i] }
+
+// Index returns the number of an endpoint; -1 if the view doesn't have it. It looks at each.
+func (v *View) Index(e *Endpoint) int { return slices.Index(v.endpoints, e) }
 
 // Offers says whether an endpoint is offered.
 func (v *View) Offers(i int) bool { return v.offered.has(i) }
