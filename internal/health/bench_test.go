@@ -31,7 +31,7 @@ func BenchmarkSettle(b *testing.B) {
 	req.Try(&a, v, 0, t0)
 	b.ReportAllocs()
 	for b.Loop() {
-		a.open.Store(true)
+		a.state.Store(attemptOpen)
 		a.e.attempts.add(1, 0)
 		a.Done(Answered(200), t0)
 	}
@@ -46,7 +46,7 @@ func BenchmarkSettleAfterFailure(b *testing.B) {
 	req.Try(&a, v, 0, t0)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		a.open.Store(true)
+		a.state.Store(attemptOpen)
 		a.e.attempts.add(1, 0)
 		a.Done(Outcome{Kind: pick2(i, Connect, Success)}, t0)
 	}

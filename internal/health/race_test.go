@@ -126,6 +126,9 @@ func (u *user) attempt(req *Request) bool {
 	defer closed.Wait()
 	defer k.Close()
 	if oneIn(u.random, 3) {
+		a.Proven(u.now)
+	}
+	if oneIn(u.random, 3) {
 		return !a.Done(Outcome{}, u.now)
 	}
 	f := failure(pick(u.random, Connect, Reset, Timeout))

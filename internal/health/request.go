@@ -88,14 +88,23 @@ func (r *Request) exclude(e *Endpoint) {
 // Attempt is one attempt of a request at an endpoint. It is filled by Request.Try; the caller provides the memory. It
 // must not be copied. It is settled once, by Done or by Fail: by whoever comes first.
 type Attempt struct {
-	r    *Request
-	e    *Endpoint
-	open atomic.Bool
+	r *Request
+	e *Endpoint
+	// state is one of the states below.
+	state atomic.Uint32
 	// retry is 1 if the attempt counts as a retry, else 0.
 	retry int64
 	// trial is the number of the trial that the attempt is; 0 if it is none.
 	trial uint64
 }
+
+// The states of an attempt.
+const (
+	attemptSettled uint32 = iota
+	attemptOpen
+	// attemptProven is an open one whose endpoint's health knows of a success.
+	attemptProven
+)
 
 // Try begins an attempt at an endpoint of a view, unless there would be too many at it.
 func (r *Request) Try(a *Attempt, v *View, i int, now time.Time) Refusal {
@@ -136,19 +145,32 @@ func (r *Request) try(a *Attempt, e *Endpoint, onTrial bool, now time.Time) Refu
 		}
 	}
 	*a = Attempt{r: r, e: e, retry: retry, trial: trial}
-	a.open.Store(true)
+	a.state.Store(attemptOpen)
 	return Granted
 }
 
 // Endpoint returns the endpoint of the attempt.
 func (a *Attempt) Endpoint() *Endpoint { return a.e }
 
+// Trial says whether the attempt is a trial.
+func (a *Attempt) Trial() bool { return a.trial != 0 }
+
+// Proven tells the endpoint's health of a success while the attempt goes on: a session that may last for hours has
+// connected, or a trial was answered. The attempt stays counted. In the end its outcome tells no more, unless it is a
+// failure. Only the first call has an effect.
+func (a *Attempt) Proven(now time.Time) {
+	if a.state.CompareAndSwap(attemptOpen, attemptProven) {
+		a.r.c.settle(a.e, a.trial, Outcome{}, now)
+	}
+}
+
 // Done settles an attempt that isn't to be repeated, and says whether it was still open.
 func (a *Attempt) Done(o Outcome, now time.Time) bool {
-	if !a.open.Swap(false) {
+	was := a.state.Swap(attemptSettled)
+	if was == attemptSettled {
 		return false
 	}
-	a.settle(o, now)
+	a.settle(o, was, now)
 	a.uncharge()
 	return true
 }
@@ -156,7 +178,8 @@ func (a *Attempt) Done(o Outcome, now time.Time) bool {
 // Fail settles an attempt that has failed, and says what to do next. A retry is counted from here on, the wait before it
 // included, until its attempt is settled or the request ends. random is 64 random bits.
 func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
-	if !a.open.Swap(false) {
+	was := a.state.Swap(attemptSettled)
+	if was == attemptSettled {
 		return Decision{Why: Settled}
 	}
 	r, cfg := a.r, a.r.c.cfg.Load()
@@ -165,11 +188,11 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 	if d.Action == Replay {
 		// It is the same retry, if it was one: the charge stays.
 		r.replayed, d.Outcome = true, Outcome{Kind: Stale}
-		a.settle(d.Outcome, now)
+		a.settle(d.Outcome, was, now)
 		r.c.stats.replays.Add(1)
 		return d
 	}
-	a.settle(f.Outcome, now)
+	a.settle(f.Outcome, was, now)
 	a.uncharge()
 	r.exclude(a.e)
 	if d.Action != Again {
@@ -186,13 +209,18 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 	return d
 }
 
-// settle takes the attempt out of the counts and tells the endpoint's health.
-func (a *Attempt) settle(o Outcome, now time.Time) {
+// settle takes the attempt out of the counts and tells the endpoint's health, if there is news.
+func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
+	c := a.r.c
 	a.e.attempts.add(-1, -a.retry)
 	if o.Kind == Timeout {
-		a.r.c.stats.timeouts.Add(1)
+		c.stats.timeouts.Add(1)
 	}
-	a.r.c.settle(a.e, a.trial, o, now)
+	if was == attemptOpen {
+		c.settle(a.e, a.trial, o, now)
+	} else if fails, _ := c.cfg.Load().sees(o); fails {
+		c.settle(a.e, 0, o, now)
+	}
 }
 
 // uncharge ends the request's charge if it was for this attempt.

@@ -152,7 +152,10 @@ func (m *model) check(e *modelEndpoint, ok bool) {
 
 // settle takes the outcome of an attempt.
 func (m *model) settle(e *modelEndpoint, a *simAttempt, o Outcome) {
-	if e.onTrial == a {
+	if a.proven && !m.fails(o) {
+		return
+	}
+	if e.onTrial == a && !a.proven {
 		e.onTrial = nil
 	}
 	if o.Kind == Stale || o.Kind == Aborted {
@@ -176,6 +179,15 @@ func (m *model) settle(e *modelEndpoint, a *simAttempt, o Outcome) {
 			m.eject(e)
 		}
 	}
+}
+
+// fails says whether an outcome is a failure for any detector that is on.
+func (m *model) fails(o Outcome) bool {
+	if o.Kind == Stale || o.Kind == Aborted {
+		return false
+	}
+	p, out := &m.cfg.Passive, &m.cfg.Outlier
+	return (p.Rise > 0 || p.Fall > 0) && !modelSuccess(o, &p.Statuses) || out.ConsecutiveFailures > 0 && !modelSuccess(o, &out.Statuses)
 }
 
 func modelSuccess(o Outcome, failing *StatusSet) bool {

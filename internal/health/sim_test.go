@@ -81,6 +81,8 @@ type simAttempt struct {
 	of    *simRequest
 	e     *modelEndpoint
 	retry bool
+	// proven means that its success was told before its end.
+	proven bool
 }
 
 type simConn struct {

@@ -37,6 +37,8 @@ func (s *sim) progress() {
 		s.finish(i)
 	case req.attempt == nil:
 		s.try(req)
+	case oneIn(s.r, 8):
+		s.proven(req.attempt)
 	case oneIn(s.r, 2):
 		s.done(req, makeOutcome(s.r, s.luck))
 	default:
@@ -116,6 +118,17 @@ func (s *sim) settled(req *simRequest, o Outcome, keepCharge bool) {
 		s.discharge(req)
 	}
 	s.m.settle(a.e, a, o)
+}
+
+// proven tells of a success, twice.
+func (s *sim) proven(a *simAttempt) {
+	s.note("proven at %s", a.e.key)
+	if !a.proven {
+		s.m.settle(a.e, a, Outcome{})
+	}
+	a.proven = true
+	a.a.Proven(s.now)
+	a.a.Proven(s.now)
 }
 
 func (s *sim) discharge(req *simRequest) {

@@ -208,3 +208,46 @@ func TestTrialAfterAShorterRest(t *testing.T) {
 	r.at(time.Second)
 	r.wantOffers(0, 1)
 }
+
+// TestProven: a success that is told before the end of its attempt counts once, and a failure after it counts.
+func TestProven(t *testing.T) {
+	passive := Passive{Thresholds: Thresholds{Rise: 2, Fall: 2}, RetryAfter: time.Second}
+	t.Run("a_long_session_ends_a_streak_when_it_has_connected", func(t *testing.T) {
+		r := newRig(t, &Config{Outlier: outlier(2)}, 2)
+		r.fail(0, 1)
+		session := r.try(r.admit(), 0)
+		session.Proven(r.now)
+		r.fail(0, 1)
+		r.wantOffers(0, 1)
+		if got := r.endpoint(0).Load(); got != 1 {
+			t.Errorf("got %d attempts, want 1", got)
+		}
+		// That it went well is known. It doesn't end the streak of what came since.
+		session.Done(Outcome{}, r.now)
+		r.fail(0, 1)
+		r.wantOffers(1)
+	})
+	t.Run("a_failure_after_it", func(t *testing.T) {
+		r := newRig(t, &Config{Outlier: outlier(1)}, 2)
+		session := r.try(r.admit(), 0)
+		session.Proven(r.now)
+		session.Done(Outcome{Kind: Reset}, r.now)
+		r.wantOffers(1)
+	})
+	t.Run("a_trial_is_one_success", func(t *testing.T) {
+		r := newRig(t, &Config{Passive: passive}, 2)
+		r.fail(0, 2)
+		r.at(time.Second)
+		session := r.try(r.admit(), 0)
+		if !session.Trial() {
+			t.Error("got no trial")
+		}
+		r.wantOffers(1)
+		session.Proven(r.now)
+		r.wantOffers(0, 1)
+		session.Done(Outcome{}, r.now)
+		r.wantReason(0, UnhealthyPassive)
+		r.try(r.admit(), 0).Proven(r.now)
+		r.wantReason(0, Healthy)
+	})
+}
