@@ -63,7 +63,7 @@ func TestMaglevDisruption(t *testing.T) {
 		for set := range 3 {
 			endpoints := equal(n + 1)
 			for i := range endpoints {
-				endpoints[i].Key = fmt.Sprintf("set%d-%d.example:%d", set, rnd.IntN(1<<40), i)
+				endpoints[i].Key = fmt.Sprintf("set%d-%d.example:%d", set, rnd.Int64N(1<<40), i)
 			}
 			with, extra := tableOf(t, maglev, endpoints), endpoints[n].Key
 			without := tableOf(t, maglev, endpoints[:n])
