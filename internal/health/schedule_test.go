@@ -89,6 +89,20 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("got %v, %v", p, again)
 		}
 	})
+	t.Run("what_was_missed_is_not_made_up_for", func(t *testing.T) {
+		s := NewSchedule(interval, 1)
+		s.Set(keys(1), t0)
+		p, _ := s.Next(t0)
+		late := t0.Add(4 * interval)
+		s.Done(p, late)
+		if p, _ = s.Next(late); p == nil {
+			t.Fatal("got no check when one is overdue")
+		}
+		s.Done(p, late)
+		if p, again := s.Next(late); p != nil || again != late.Add(interval) {
+			t.Errorf("got %v, or the next at %v, want %v", p, again.Sub(t0), 5*interval)
+		}
+	})
 	t.Run("one_that_comes_back_is_another_one", func(t *testing.T) {
 		s := NewSchedule(interval, 2)
 		s.Set(keys(1), t0)
