@@ -22,8 +22,8 @@ const (
 
 // coreNames are the packages that decide from bytes, numbers and times that they are given.
 var coreNames = []string{
-	"internal/clienthello", "internal/ipset", "internal/lifetime", "internal/netguard", "internal/permit", "internal/preread",
-	"internal/proxyheader", "internal/snitable",
+	"internal/balance", "internal/clienthello", "internal/health", "internal/ipset", "internal/lifetime", "internal/netguard",
+	"internal/permit", "internal/preread", "internal/proxyheader", "internal/snitable",
 }
 
 // ours turns paths below the module into import paths.
@@ -57,7 +57,7 @@ var rules = []rule{
 	{
 		name:     "cores know no Caddy, no log, no socket, no file and no clock",
 		packages: slices.Clone(coreNames),
-		allow:    append([]string{"golang.org/x/net/idna", "golang.org/x/crypto/cryptobyte"}, ours(slices.Clone(coreNames)...)...),
+		allow:    append([]string{"golang.org/x/net/idna", "golang.org/x/crypto/cryptobyte", "github.com/cespare/xxhash/v2"}, ours(slices.Clone(coreNames)...)...),
 		denyStd:  []string{"net", "net/http", "os", "os/exec", "syscall", "log", "log/slog", "crypto/tls", "math/rand", "math/rand/v2"},
 	},
 	{name: "the relay knows sockets, but no Caddy", packages: []string{"internal/relay"}, allow: []string{"golang.org/x/sys/unix"}},
