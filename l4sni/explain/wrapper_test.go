@@ -8,11 +8,37 @@ import (
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
 )
 
+// TestHeaderOnly asks about connections behind a preread that reads PROXY headers and no hello, which the router then
+// reads.
+func TestHeaderOnly(t *testing.T) {
+	const config = `{"apps":{"layer4":{"servers":{"l":{"listen":[":2"],"routes":[{"handle":[
+		{"handler":"preread","proxy_protocol":{"from":["10.0.0.0/8"]},"hello":"off"},
+		{"handler":"sni_router","routes":[{"names":["a.test"],"handle":[{"handler":"forward","upstream":"b:1"}]}]}]}]}}}}}`
+	askWithHeaders(t, config)
+	for _, wrong := range []string{`"hello":"no"`, `"hello":"off","timeout":"1ns"`} {
+		_, err := run(nil, "--config", writeFile(t, "wrong.json", []byte(strings.Replace(config, `"hello":"off"`, wrong, 1))), "--name", "a.test")
+		if err == nil || !strings.Contains(err.Error(), "apps.layer4.servers.l.routes[0].handle[0]: ") {
+			t.Errorf("%s: got error %v, want one about the preread", wrong, err)
+		}
+	}
+}
+
 // TestWrapperHeader asks about connections under a listener wrapper that reads PROXY headers.
 func TestWrapperHeader(t *testing.T) {
 	const config = `{"apps":{"http":{"servers":{"h":{"listen":[":2"],"listener_wrappers":[{"wrapper":"sluice",
 		"proxy_protocol":{"from":["10.0.0.0/8"]},
 		"routes":[{"handle":[{"handler":"sni_router","routes":[{"names":["a.test"],"handle":[{"handler":"forward","upstream":"b:1"}]}]}]}]}]}}}}}`
+	askWithHeaders(t, config)
+	wrong := strings.Replace(config, `["10.0.0.0/8"]`, `[]`, 1)
+	_, err := run(nil, "--config", writeFile(t, "wrong.json", []byte(wrong)), "--name", "a.test")
+	if err == nil || !strings.Contains(err.Error(), "apps.http.servers.h.listener_wrappers[0]: proxy_protocol.from: must name") {
+		t.Errorf("got error %v, want one about proxy_protocol.from", err)
+	}
+}
+
+// askWithHeaders asks a config, in which 10.0.0.0/8 sends PROXY headers, about connections with and without one.
+func askWithHeaders(t *testing.T, config string) {
+	t.Helper()
 	hello := hellos.New(hellos.Options{ServerName: "a.test"})
 	v1 := []byte("PROXY TCP4 192.0.2.7 198.51.100.1 4321 443\r\n")
 	for _, tc := range []struct {
@@ -36,10 +62,5 @@ func TestWrapperHeader(t *testing.T) {
 				t.Errorf("got %q, %v, want %q", out, err, tc.want)
 			}
 		})
-	}
-	wrong := strings.Replace(config, `["10.0.0.0/8"]`, `[]`, 1)
-	_, err := run(nil, "--config", writeFile(t, "wrong.json", []byte(wrong)), "--name", "a.test")
-	if err == nil || !strings.Contains(err.Error(), "apps.http.servers.h.listener_wrappers[0]: proxy_protocol.from: must name") {
-		t.Errorf("got error %v, want one about proxy_protocol.from", err)
 	}
 }
