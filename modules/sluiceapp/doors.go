@@ -23,9 +23,8 @@ const (
 	acceptPause = 10 * time.Millisecond
 )
 
-// door is a listener of the layer4 app. The app's loop ends for good when an accept fails, which it does as soon as the
-// process may open no more files: from then on connections would be taken by the kernel and by nobody else. So a door is
-// watched, and when nobody is there any more, we accept in place of the app.
+// door is a listener of the layer4 app. It is watched: when somebody waits and is not let in, whatever the reason, we
+// accept in place of the app.
 type door struct {
 	listener net.Listener
 	// twin is the same socket, which lives on when the app's listener is closed.
