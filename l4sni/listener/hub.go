@@ -13,6 +13,9 @@ import (
 	"github.com/caddy-sluice/sluice/modules/sockets"
 )
 
+// settle is what handshakes get to end when a socket is closed: a round trip in a data center. The hub is locked.
+const settle = 2 * time.Millisecond
+
 // hubs has one hub for each address that is listened on, by network and address.
 var hubs = caddy.NewUsagePool()
 
@@ -53,7 +56,7 @@ func (h *hub) join(l *listener) {
 	case !l.bare:
 		go h.accept(l.base)
 	case h.socket != nil:
-		sockets.Retire(socket, h.handle)
+		sockets.Retire(socket, settle, h.handle)
 	default:
 		h.keep(socket, l)
 	}
@@ -77,7 +80,7 @@ func (h *hub) leave(l *listener) {
 	defer h.mu.Unlock()
 	h.listeners = slices.DeleteFunc(h.listeners, func(other *listener) bool { return other == l })
 	if h.socket != nil && !slices.ContainsFunc(h.listeners, func(other *listener) bool { return other.bare }) {
-		sockets.Retire(h.socket, h.handle)
+		sockets.Retire(h.socket, settle, h.handle)
 		h.socket = nil
 	}
 }

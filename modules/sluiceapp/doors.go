@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
@@ -19,6 +20,11 @@ const (
 	doorLook     = time.Second
 	doorPatience = 200 * time.Millisecond
 	doorPoll     = 20 * time.Millisecond
+	// settleReload and settleExit are what handshakes that have begun get to end when a door is closed: a round trip in a
+	// region, and one around half the world. Meanwhile, those that begin at this door are delayed by a second, which
+	// counts for little at an exit and for more at a reload.
+	settleReload = 10 * time.Millisecond
+	settleExit   = 200 * time.Millisecond
 	// acceptPause is the pause after a failed accept, for example at the limit of open files.
 	acceptPause = 10 * time.Millisecond
 )
@@ -116,13 +122,26 @@ func (d *door) accept() {
 	}
 }
 
+// closeDoors closes all doors, at once.
+func closeDoors(doors []*door) {
+	settle := settleReload
+	if caddy.Exiting() {
+		settle = settleExit
+	}
+	var wait sync.WaitGroup
+	for _, d := range doors {
+		wait.Go(func() { d.close(settle) })
+	}
+	wait.Wait()
+}
+
 // close closes the listener and handles what waits in its queue.
-func (d *door) close() {
+func (d *door) close(settle time.Duration) {
 	// The app's loop ends by this, and the queue is all that there is left to look after.
 	if err := d.listener.Close(); err != nil {
 		d.logger.Error("closing listener", zap.Error(err))
 	}
-	sockets.Retire(d.twin, d.handle)
+	sockets.Retire(d.twin, settle, d.handle)
 	d.accepts.Wait()
 }
 

@@ -81,19 +81,17 @@ func (a *App) started() {
 // stopping is called after the next config, if there is one, has started. The layer4 app's listeners are closed here and
 // now, with all connections in their queues handled: when it closes them itself, the kernel resets those.
 func (a *App) stopping() {
+	if caddy.Exiting() {
+		a.exitBy = time.Now().Add(a.grace)
+	}
 	if len(a.doors) > 0 {
 		close(a.stopWatch)
 		<-a.watchDone
 		disown(a.layer4, a.doors)
-		for _, d := range a.doors {
-			d.close()
-		}
+		closeDoors(a.doors)
 	}
-	if caddy.Exiting() {
-		a.exitBy = time.Now().Add(a.grace)
-		if a.layer4 != nil {
-			closeListeners(a.layer4, a.logger)
-		}
+	if caddy.Exiting() && a.layer4 != nil {
+		closeListeners(a.layer4, a.logger)
 	}
 }
 

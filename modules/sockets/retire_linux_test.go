@@ -23,7 +23,7 @@ func TestRetire(t *testing.T) {
 		want[client.LocalAddr().String()] = true
 	}
 	handled := make(chan net.Conn, queued)
-	Retire(ln.(*net.TCPListener), func(conn net.Conn) { handled <- conn })
+	Retire(ln.(*net.TCPListener), time.Millisecond, func(conn net.Conn) { handled <- conn })
 	late := time.After(5 * time.Second)
 	for range queued {
 		select {
@@ -44,7 +44,7 @@ func TestRetire(t *testing.T) {
 		_ = conn.Close()
 		t.Error("got a connection to a socket that is closed")
 	}
-	Retire(ln.(*net.TCPListener), func(net.Conn) { t.Error("got a connection from a closed socket") })
+	Retire(ln.(*net.TCPListener), time.Millisecond, func(net.Conn) { t.Error("got a connection from a closed socket") })
 }
 
 // TestRetireGone checks that a client which has reset its connection in the queue still has an address.
@@ -61,7 +61,7 @@ func TestRetireGone(t *testing.T) {
 	_ = client.(*net.TCPConn).SetLinger(0)
 	_ = client.Close()
 	handled := make(chan net.Conn, 1)
-	Retire(ln.(*net.TCPListener), func(conn net.Conn) { handled <- conn })
+	Retire(ln.(*net.TCPListener), time.Millisecond, func(conn net.Conn) { handled <- conn })
 	select {
 	case conn := <-handled:
 		defer conn.Close()

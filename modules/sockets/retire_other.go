@@ -2,7 +2,10 @@
 
 package sockets
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // Retire closes a socket that another one replaces.
-func Retire(socket *net.TCPListener, _ func(net.Conn)) { _ = socket.Close() }
+func Retire(socket *net.TCPListener, _ time.Duration, _ func(net.Conn)) { _ = socket.Close() }
