@@ -132,20 +132,13 @@ var defaults = preread.Config{MaxBytes: preread.DefaultMaxBytes, Timeout: prerea
 func (h *Preread) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Inside(cx)
 	if sess == nil {
-		return h.first(cx, next)
+		return session.First(cx, h, next, h.logger)
 	}
 	cx, err := h.read(cx, sess)
 	if cx == nil {
 		return err
 	}
 	return next.Handle(cx)
-}
-
-// first is Handle for the first handler of a session.
-func (h *Preread) first(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
-	return h.Handle(cx, next)
 }
 
 // read returns the connection as it is to go on; nil if it is not to.

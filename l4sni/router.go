@@ -247,20 +247,13 @@ func closes(r preread.Reason) bool {
 func (h *Router) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Inside(cx)
 	if sess == nil {
-		return h.first(cx, next)
+		return session.First(cx, h, next, h.logger)
 	}
 	w, err := h.route(cx, sess, next)
 	if w == nil {
 		return err
 	}
 	return w.first.Handle(w.cx, &w.rest)
-}
-
-// first is Handle for the first handler of a session.
-func (h *Router) first(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
-	return h.Handle(cx, next)
 }
 
 // way is how a connection goes on.

@@ -134,10 +134,10 @@ func Block(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, repe
 // Options reads a block, if there is one, and calls option at each option in it. An option that is not repeatable may
 // stand once.
 func Options(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, repeatable ...string) error {
-	var once Once
+	var options once
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if !slices.Contains(repeatable, d.Val()) {
-			if err := once.Check(d); err != nil {
+			if err := options.check(d); err != nil {
 				return err
 			}
 		}
@@ -148,11 +148,11 @@ func Options(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, re
 	return nil
 }
 
-// Once refuses options that are given twice. The zero value is ready.
-type Once struct{ seen map[string]bool }
+// once refuses options that are given twice. The zero value is ready.
+type once struct{ seen map[string]bool }
 
-// Check records the option at which d stands.
-func (o *Once) Check(d *caddyfile.Dispenser) error {
+// check records the option at which d stands.
+func (o *once) check(d *caddyfile.Dispenser) error {
 	if o.seen[d.Val()] {
 		return d.Errf("%s is given twice", d.Val())
 	}

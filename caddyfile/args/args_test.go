@@ -142,10 +142,10 @@ func TestNoBlock(t *testing.T) {
 // TestOnce checks that the second of two equal options is refused.
 func TestOnce(t *testing.T) {
 	d := caddyfile.NewTestDispenser("a\nb\na")
-	var once Once
+	var options once
 	var got []string
 	for d.Next() {
-		if err := once.Check(d); err != nil {
+		if err := options.check(d); err != nil {
 			got = append(got, err.Error())
 		}
 	}

@@ -87,19 +87,12 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 func (h *Handler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Inside(cx)
 	if sess == nil {
-		return h.first(cx, next)
+		return session.First(cx, h, next, h.logger)
 	}
 	if !h.admit(sess) {
 		return nil
 	}
 	return next.Handle(cx)
-}
-
-// first is Handle for the first handler of a session.
-func (h *Handler) first(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
-	return h.Handle(cx, next)
 }
 
 // admit asks the gates, and reports false if one of them refuses.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
 	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 // UnmarshalCaddyfile reads the handler. Syntax:
@@ -64,7 +65,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		h.TLS = new(TLS)
 		err = h.TLS.unmarshalCaddyfile(d)
 	case "guard":
-		h.Guard, err = unmarshalGuard(d)
+		h.Guard = new(netguard.Mode)
+		*h.Guard, err = sluiceapp.UnmarshalGuard(d)
 	case "allow_private":
 		h.AllowPrivate, err = true, args.None(d)
 	case "max_connections_per_ip":
@@ -86,18 +88,6 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 // options are the names of all options, for errors.
 const options = "allow, connect_timeout, idle_timeout, session_timeout, max_duration, half_close_timeout, proxy_protocol, " +
 	"tls, guard, allow_private, max_connections_per_ip, ipv6_prefix, keepalive, user_timeout"
-
-func unmarshalGuard(d *caddyfile.Dispenser) (*netguard.Mode, error) {
-	value, err := args.One(d)
-	if err != nil {
-		return nil, err
-	}
-	mode, ok := netguard.ParseMode(value)
-	if !ok {
-		return nil, d.Errf("guard: %q is not known; must be one of dns, strict, off", value)
-	}
-	return &mode, nil
-}
 
 // Interface guards
 var _ caddyfile.Unmarshaler = (*Handler)(nil)

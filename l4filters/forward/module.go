@@ -127,19 +127,12 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 func (h *Handler) Handle(cx *layer4.Connection, _ layer4.Handler) error {
 	sess := session.Inside(cx)
 	if sess == nil {
-		return h.first(cx)
+		return session.First(cx, h, nil, h.logger)
 	}
 	if t := h.connect(cx, sess); t != nil {
 		h.relay(sess, t)
 	}
 	return nil
-}
-
-// first is Handle for the first handler of a session.
-func (h *Handler) first(cx *layer4.Connection) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
-	return h.Handle(cx, nil)
 }
 
 // Interface guards

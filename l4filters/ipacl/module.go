@@ -89,19 +89,12 @@ func parse(list []string) (ipset.Set, error) {
 func (h *Handler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	sess := session.Inside(cx)
 	if sess == nil {
-		return h.first(cx, next)
+		return session.First(cx, h, next, h.logger)
 	}
 	if !h.passes(sess) {
 		return nil
 	}
 	return next.Handle(cx)
-}
-
-// first is Handle for the first handler of a session.
-func (h *Handler) first(cx *layer4.Connection, next layer4.Handler) error {
-	sess := session.Enter(cx)
-	defer sess.Leave(h.logger)
-	return h.Handle(cx, next)
 }
 
 // passes says whether the connection may go on, and refuses its client else.

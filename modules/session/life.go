@@ -41,6 +41,13 @@ func (s *Session) follow(cx *layer4.Connection) {
 	}
 }
 
+// First is Handle for a handler that is the first of a connection's: it enters and leaves around the handler.
+func First(cx *layer4.Connection, handler layer4.NextHandler, next layer4.Handler, logger *zap.Logger) error {
+	s := Enter(cx)
+	defer s.Leave(logger)
+	return handler.Handle(cx, next)
+}
+
 // Leave tells that a handler is done with the connection. It must be deferred directly: if the handler panics, it ends
 // the session with reason internal. A fault in one connection must never take the process and all other connections
 // with it.

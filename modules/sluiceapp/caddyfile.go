@@ -62,7 +62,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "preread_memory":
 		a.PrereadMemory, err = args.Bytes(d)
 	case "guard":
-		err = a.unmarshalGuard(d)
+		a.Guard, err = UnmarshalGuard(d)
 	default:
 		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory or guard", d.Val())
 	}
@@ -83,17 +83,17 @@ func (a *App) unmarshalGrace(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (a *App) unmarshalGuard(d *caddyfile.Dispenser) error {
+// UnmarshalGuard reads the mode of the guard, at whose option d stands.
+func UnmarshalGuard(d *caddyfile.Dispenser) (mode netguard.Mode, err error) {
 	value, err := args.One(d)
 	if err != nil {
-		return err
+		return mode, err
 	}
 	mode, ok := netguard.ParseMode(value)
 	if !ok {
-		return d.Errf("guard: %q is not known; must be one of dns, strict, off", value)
+		err = d.Errf("guard: %q is not known; must be one of dns, strict, off", value)
 	}
-	a.Guard = mode
-	return nil
+	return mode, err
 }
 
 // unmarshalOption reads the limit at which d stands.
