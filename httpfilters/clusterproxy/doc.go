@@ -1,0 +1,2 @@
+// Package clusterproxy passes HTTP requests to a cluster.
+package clusterproxy
