@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-sluice/sluice/caddyfile/args"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
+	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
 // UnmarshalCaddyfile reads the handler. Syntax:
@@ -62,8 +63,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "proxy_protocol":
 		h.ProxyProtocol, err = args.One(d)
 	case "tls":
-		h.TLS = new(TLS)
-		err = h.TLS.unmarshalCaddyfile(d)
+		h.TLS = new(upstreamtls.TLS)
+		err = h.TLS.UnmarshalBlock(d)
 	case "guard":
 		h.Guard = new(netguard.Mode)
 		*h.Guard, err = sluiceapp.UnmarshalGuard(d)

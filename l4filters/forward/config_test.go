@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		{"placeholder_without_allow", `{"upstream":"{l4.sluice.sni}:443"}`, "allow must say where it may lead"},
 		{"allow_without_placeholder", with(`"allow":["a.example.com:443"]`), `allow: upstream "192.0.2.1:443" has no placeholder`},
 		{"dynamic_unix", `{"upstream":"unix//run/{l4.sluice.sni}","allow":["a.example.com:443"]}`, "must be host:port"},
-		{"tls_ports", with(`"tls":{"except_ports":["80"]}`), "tls: except_ports: is not for forward"},
+		{"tls_ports", with(`"tls":{"except_ports":["80"]}`), "tls: except_ports: is not supported"},
 		{"tls_timeout", with(`"tls":{"handshake_timeout":"1ms"}`), "tls: handshake_timeout: 1ms is out of range"},
 		{"tls_alpn_empty", with(`"tls":{"alpn":["h2",""]}`), `tls: alpn 1: "" must have 1 to 255 bytes`},
 		{"tls_curve", with(`"tls":{"curves":["none"]}`), "tls: unsupported curve: none"},

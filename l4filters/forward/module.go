@@ -2,7 +2,6 @@
 package forward
 
 import (
-	"crypto/tls"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,6 +14,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/session"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
+	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
 func init() {
@@ -66,7 +66,7 @@ type Handler struct {
 	ProxyProtocol string `json:"proxy_protocol,omitempty"`
 
 	// TLS to the upstream. Default: none, the stream goes through as it is.
-	TLS *TLS `json:"tls,omitempty"`
+	TLS *upstreamtls.TLS `json:"tls,omitempty"`
 
 	// Which addresses are checked before they are connected to: `dns` (those that come from DNS or from a placeholder
 	// about the connection), `strict` (all) or `off` (none). Default: that of the app `sluice`. No placeholders.
@@ -101,9 +101,7 @@ type Handler struct {
 	connectTimeout time.Duration
 	limits         lifetime.Limits
 	dialer         guarddial.Dialer
-	// tls is never changed: a connection that needs something else works on a copy.
-	tls              *tls.Config
-	handshakeTimeout time.Duration
+	tls            *upstreamtls.Client
 	// scope is what the client's connections are counted within, limited counts those that were too many.
 	scope   string
 	limited prometheus.Counter

@@ -2,18 +2,10 @@ package forward
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -24,38 +16,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/replay"
+	"github.com/caddy-sluice/sluice/internal/testkit/certs"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
-
-// certificate returns a certificate that signs itself, for these names and loopback, and the file that has it.
-func certificate(t *testing.T, names ...string) (cert tls.Certificate, file string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "pair.pem")
-	pair := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...)
-	if err := os.WriteFile(file, pair, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
-}
 
 // secureEcho is an upstream with TLS that sends back what it gets. It tells the name and the protocol of each
 // connection, and the name in the client's certificate.
@@ -68,7 +31,7 @@ type secureEcho struct {
 
 func newSecureEcho(t *testing.T, change func(*tls.Config)) *secureEcho {
 	t.Helper()
-	cert, file := certificate(t, "backend.example.test")
+	cert, file := certs.New(t, "backend.example.test")
 	ln := listen(t)
 	e := &secureEcho{ln.Addr().String(), file, &tls.Config{Certificates: []tls.Certificate{cert}}, make(chan string, 100)}
 	if change != nil {
@@ -197,7 +160,7 @@ func TestTLS(t *testing.T) {
 // TestClientCertificate checks what is shown to an upstream that asks for a certificate.
 func TestClientCertificate(t *testing.T) {
 	e := newSecureEcho(t, func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert })
-	_, pair := certificate(t, "proxy.example.test")
+	_, pair := certs.New(t, "proxy.example.test")
 	if got := exchange(t, e.handler(t, `"client_certificate_file":"`+pair+`","client_certificate_key_file":"`+pair+`"`, ""), plain); got != session.Completed {
 		t.Errorf("got %v, want %v", got, session.Completed)
 	}
@@ -229,8 +192,8 @@ func TestSharedConfig(t *testing.T) {
 			t.Errorf("%q: got %d connections, want 6", protocol, count[protocol])
 		}
 	}
-	if len(h.tls.NextProtos) > 0 {
-		t.Errorf("got %q in the handler's config, want it as it was", h.tls.NextProtos)
+	if len(h.tls.Config.NextProtos) > 0 {
+		t.Errorf("got %q in the handler's config, want it as it was", h.tls.Config.NextProtos)
 	}
 }
 
@@ -261,7 +224,7 @@ func TestDynamicServerName(t *testing.T) {
 
 // TestE10_HeaderBeforeTLS has an upstream that wants the PROXY header in the clear and then its TLS.
 func TestE10_HeaderBeforeTLS(t *testing.T) {
-	cert, file := certificate(t, "backend.example.test")
+	cert, file := certs.New(t, "backend.example.test")
 	var source string
 	address, done := backend(t, func(conn *net.TCPConn) {
 		reader := bufio.NewReader(conn)

@@ -49,7 +49,7 @@ var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours(slices.Clone(coreNames)...),
 	ours("internal/prom", "internal/guarddial", "internal/linger", "internal/offstack", "internal/relay", "internal/replay",
-		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/session", "modules/sluiceapp", "modules/sockets"),
+		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/session", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
@@ -94,6 +94,16 @@ var rules = []rule{
 		packages: []string{"internal/pressure"},
 		allow:    []string{"github.com/prometheus/procfs", "github.com/KimMachineGun/automemlimit/memlimit", "github.com/dustin/go-humanize"},
 	},
+	{
+		name:     "TLS to upstreams takes its settings from Caddy's reverse proxy",
+		packages: []string{"modules/upstreamtls"},
+		allow:    append([]string{caddyPath, configPath, caddyfilePath, httpPath + "/reverseproxy"}, ours("caddyfile/args")...),
+	},
+	{
+		name:     "checks take PROXY headers from their library",
+		packages: []string{"modules/healthchecks"},
+		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto", httpPath + "/reverseproxy"}),
+	},
 	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
 	{
 		name:     "the listener wrapper sits in the HTTP app's server",
@@ -108,9 +118,9 @@ var rules = []rule{
 		}),
 	},
 	{
-		name:     "forward takes the settings for TLS to an upstream from Caddy's reverse proxy, and PROXY headers from their library",
+		name:     "forward takes PROXY headers from their library",
 		packages: []string{"l4filters/forward"},
-		allow:    slices.Concat(host, []string{httpPath + "/reverseproxy", "github.com/pires/go-proxyproto"}),
+		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto"}),
 	},
 	{name: "layer-4 modules know neither each other nor the HTTP app", packages: []string{"l4sni", "l4filters/*"}, allow: host},
 	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...", "modules/adminapi")...)},

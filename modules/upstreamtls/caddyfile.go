@@ -1,4 +1,4 @@
-package forward
+package upstreamtls
 
 import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -10,7 +10,7 @@ import (
 // caNamespace is that of Caddy's modules for certificate authorities.
 const caNamespace = "tls.ca_pool.source"
 
-// unmarshalCaddyfile reads the block of TLS settings. Syntax:
+// UnmarshalBlock reads the block of settings behind the option at which d stands. Syntax:
 //
 //	tls {
 //		server_name          <name>
@@ -23,7 +23,7 @@ const caNamespace = "tls.ca_pool.source"
 //		curves               <curves...>
 //		renegotiation        never|once|freely
 //	}
-func (t *TLS) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (t *TLS) UnmarshalBlock(d *caddyfile.Dispenser) error {
 	return args.Block(d, t.unmarshalOption)
 }
 
