@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -120,6 +121,43 @@ func Int(d *caddyfile.Dispenser) (int64, error) {
 		return 0, d.Errf("%s: %q is not a positive number", name, value)
 	}
 	return n, nil
+}
+
+// Number is Int for what has its place in an int: up to 1000000000.
+func Number(d *caddyfile.Dispenser) (int, error) {
+	name := d.Val()
+	n, err := Int(d)
+	if err == nil && n > maxNumber {
+		err = d.Errf("%s: %d is out of range", name, n)
+	}
+	return int(n), err
+}
+
+// maxNumber fits an int on every system.
+const maxNumber = 1_000_000_000
+
+// Percent returns the option's only argument as a number of percent, which ends with a percent sign and is at least
+// least: 1 where 0 stands for the default in JSON.
+func Percent(d *caddyfile.Dispenser, least int) (int, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err != nil {
+		return 0, err
+	}
+	return percent(d, name, value, least)
+}
+
+// percent returns the value of the option called name.
+func percent(d *caddyfile.Dispenser, name, value string, least int) (int, error) {
+	digits, signed := strings.CutSuffix(value, "%")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || !signed || n > maxNumber {
+		return 0, d.Errf("%s: %q is not a percentage, such as 20%%", name, value)
+	}
+	if int(n) < least {
+		return 0, d.Errf("%s: %q is out of range", name, value)
+	}
+	return int(n), nil
 }
 
 // Block reads what stands behind the name at which d stands, which takes a block of options and no argument.

@@ -39,6 +39,15 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 	case "Int":
 		value, err := Int(d)
 		return fmt.Sprint(value), err
+	case "Number":
+		value, err := Number(d)
+		return fmt.Sprint(value), err
+	case "Percent":
+		value, err := Percent(d, 1)
+		return fmt.Sprint(value), err
+	case "Percent from 0":
+		value, err := Percent(d, 0)
+		return fmt.Sprint(value), err
 	}
 	panic(function)
 }
@@ -66,6 +75,11 @@ func TestArguments(t *testing.T) {
 		{"Bytes", `opt "32 KiB"`, "32768"},
 		{"Int", "opt 1", "1"},
 		{"Int", "opt 9223372036854775807", "9223372036854775807"},
+		{"Number", "opt 1", "1"},
+		{"Number", "opt 1000000000", "1000000000"},
+		{"Percent", "opt 1%", "1"},
+		{"Percent", "opt 10000%", "10000"},
+		{"Percent from 0", "opt 0%", "0"},
 	} {
 		t.Run(tc.function+"/"+tc.line, func(t *testing.T) {
 			if got, err := read(tc.function, at(tc.line)); got != tc.want || err != nil {
@@ -109,6 +123,17 @@ func TestErrors(t *testing.T) {
 		{"Int", "opt 1.5", `opt: "1.5" is not a positive number`},
 		{"Int", "opt 9223372036854775808", "is not a positive number"},
 		{"Int", "opt 1 2", `opt takes one argument, got also "2"`},
+		{"Number", "opt", "opt needs an argument"},
+		{"Number", "opt 0", `opt: "0" is not a positive number`},
+		{"Number", "opt 1000000001", "opt: 1000000001 is out of range"},
+		{"Percent", "opt", "opt needs an argument"},
+		{"Percent", "opt 20", `opt: "20" is not a percentage, such as 20%`},
+		{"Percent", "opt %", `opt: "%" is not a percentage, such as 20%`},
+		{"Percent", "opt -1%", `opt: "-1%" is not a percentage, such as 20%`},
+		{"Percent", "opt 1.5%", `opt: "1.5%" is not a percentage, such as 20%`},
+		{"Percent", "opt 1000000001%", `opt: "1000000001%" is not a percentage, such as 20%`},
+		{"Percent", "opt 0%", `opt: "0%" is out of range`},
+		{"Percent", "opt 1% 2%", `opt takes one argument, got also "2%"`},
 	} {
 		t.Run(tc.function+"/"+tc.line, func(t *testing.T) {
 			_, err := read(tc.function, at(tc.line))

@@ -1,7 +1,11 @@
 // Package balancers has the balancing policies of clusters. Each is a module; others can add theirs.
 package balancers
 
-import "github.com/caddy-sluice/sluice/internal/balance"
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+)
 
 // Namespace is that of the modules.
 const Namespace = "sluice.balancers"
@@ -66,10 +70,20 @@ type Key struct {
 	Name   string
 }
 
-// ParseKey reads a key: `client_ip`, `sni`, `header <name>`, `cookie <name>`, `uri`, `query <name>`, or a text with
-// placeholders.
-func ParseKey(text string) (Key, error) { panic("not yet") }
+// info is the module information of a policy.
+func info(policy balance.Policy, create func() caddy.Module) caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: caddy.ModuleID(Namespace + "." + policy.String()), New: create}
+}
 
-// Layer4 says whether connections have such a key; HTTP whether requests have.
-func (k Key) Layer4() bool { panic("not yet") }
-func (k Key) HTTP() bool   { panic("not yet") }
+// prepare returns the set of a policy. It goes on where the one before was, if that was one of ours.
+func prepare(config balance.Config, endpoints []Endpoint, before Picker) (Picker, error) {
+	last, _ := before.(*Set)
+	set, err := balance.New(config, endpoints, last)
+	if err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// Interface guards
+var _ Picker = (*Set)(nil)
