@@ -22,8 +22,8 @@ const (
 
 // coreNames are the packages that decide from bytes, numbers and times that they are given.
 var coreNames = []string{
-	"internal/balance", "internal/clienthello", "internal/health", "internal/ipset", "internal/lifetime", "internal/netguard",
-	"internal/permit", "internal/preread", "internal/proxyheader", "internal/snitable",
+	"internal/balance", "internal/clienthello", "internal/health", "internal/ipset", "internal/lifetime",
+	"internal/namecache", "internal/netguard", "internal/permit", "internal/preread", "internal/proxyheader", "internal/snitable",
 }
 
 // ours turns paths below the module into import paths.
@@ -62,7 +62,7 @@ var rules = []rule{
 	},
 	{name: "the relay knows sockets, but no Caddy", packages: []string{"internal/relay"}, allow: []string{"golang.org/x/sys/unix"}},
 	{name: "socket options know sockets only", packages: []string{"internal/sockopt"}, allow: []string{"golang.org/x/sys/unix"}},
-	{name: "the guarded dialer knows the guard and sockets", packages: []string{"internal/guarddial"}, allow: ours("internal/netguard", "internal/sockopt")},
+	{name: "the guarded dialer knows the guard and sockets", packages: []string{"internal/guarddial"}, allow: ours("internal/namecache", "internal/netguard", "internal/sockopt")},
 	{name: "replay knows connections only", packages: []string{"internal/replay"}},
 	{name: "linger knows connections only", packages: []string{"internal/linger"}},
 	{name: "offstack knows functions only", packages: []string{"internal/offstack"}},
