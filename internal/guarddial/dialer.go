@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,6 +34,9 @@ const (
 type Dialer struct {
 	// Resolver finds the addresses of names. nil: net.DefaultResolver.
 	Resolver *net.Resolver
+	// Lookup finds them instead of Resolver, if it isn't nil. Its answer is not changed. It may come from a cache, such as
+	// Names: it is judged each time.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Mode says which addresses are judged.
 	Mode netguard.Mode
 	// KeepAlive is set on each connection.
@@ -66,15 +70,12 @@ func (e *ResolveError) Unwrap() error { return e.Err }
 // The error is a *ResolveError, or a *netguard.Refused, with which nothing was sent to any of the addresses; any other
 // means that none of the addresses could be connected to, and wraps the error of the last one tried.
 func (d *Dialer) Dial(ctx context.Context, host string, port uint16, trusted bool) (net.Conn, error) {
-	addrs, literal, err := d.resolve(ctx, host)
+	addrs, judged, err := d.permitted(ctx, host, trusted)
 	if err != nil {
-		return nil, &ResolveError{Host: host, Err: err}
+		return nil, err
 	}
 	var dialer net.Dialer
-	if d.Mode.Checks(literal && trusted) {
-		if err := netguard.Check(host, addrs); err != nil {
-			return nil, err
-		}
+	if judged {
 		dialer.ControlContext = judge(host)
 	}
 	conn, err := d.first(ctx, &dialer, addrs, port)
@@ -84,26 +85,67 @@ func (d *Dialer) Dial(ctx context.Context, host string, port uint16, trusted boo
 	return conn, nil
 }
 
+// Resolve returns the addresses that Dial would connect to, for a caller who has a dial function of his own: at least
+// one, none of them IPv4-mapped. The guard permits all of them, else the error is a *netguard.Refused. If there are none
+// it is a *ResolveError. Who dials these addresses, and not the name, needs no other check. See Try.
+func (d *Dialer) Resolve(ctx context.Context, host string, trusted bool) ([]netip.Addr, error) {
+	addrs, _, err := d.permitted(ctx, host, trusted)
+	return addrs, err
+}
+
+// permitted returns the addresses of a host, and whether they were judged.
+func (d *Dialer) permitted(ctx context.Context, host string, trusted bool) (addrs []netip.Addr, judged bool, err error) {
+	addrs, literal, err := d.resolve(ctx, host)
+	if err != nil {
+		return nil, false, &ResolveError{Host: host, Err: err}
+	}
+	if !d.Mode.Checks(literal && trusted) {
+		return addrs, false, nil
+	}
+	if err := netguard.Check(host, addrs); err != nil {
+		return nil, false, err
+	}
+	return addrs, true, nil
+}
+
 // resolve returns the addresses of a host, at least one, and whether the host is an IP literal.
 func (d *Dialer) resolve(ctx context.Context, host string) (addrs []netip.Addr, literal bool, err error) {
 	if addr, err := netip.ParseAddr(unbracket(host)); err == nil {
 		return []netip.Addr{addr.Unmap()}, true, nil
 	}
-	resolver := d.Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
+	if d.Lookup == nil {
+		addrs, err = lookup(ctx, d.Resolver, host)
+		return addrs, false, err
 	}
-	addrs, err = resolver.LookupNetIP(ctx, "ip", host)
+	found, err := d.Lookup(ctx, host)
 	if err != nil {
 		return nil, false, err
 	}
+	addrs, err = plain(host, slices.Clone(found))
+	return addrs, false, err
+}
+
+// lookup asks a resolver for the addresses of a name. nil: net.DefaultResolver.
+func lookup(ctx context.Context, resolver *net.Resolver, host string) ([]netip.Addr, error) {
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	addrs, err := resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	return plain(host, addrs)
+}
+
+// plain turns IPv4-mapped addresses into IPv4, in place, and an empty list into an error.
+func plain(host string, addrs []netip.Addr) ([]netip.Addr, error) {
 	if len(addrs) == 0 {
-		return nil, false, &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+		return nil, &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
 	for i := range addrs {
 		addrs[i] = addrs[i].Unmap()
 	}
-	return addrs, false, nil
+	return addrs, nil
 }
 
 // unbracket returns what is between brackets, if the host is.
@@ -129,10 +171,20 @@ func judge(host string) func(context.Context, string, string, syscall.RawConn) e
 
 // first tries the addresses one after the other and returns the first connection.
 func (d *Dialer) first(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port uint16) (net.Conn, error) {
+	return Try(ctx, addrs, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
+		return d.attempt(ctx, dialer, netip.AddrPortFrom(addr, port))
+	})
+}
+
+// Try connects to addresses, at least one, as Dial does: one after the other, at most 16, each with its share of the time
+// that ctx leaves. It returns the first connection, or the error of the last attempt.
+func Try(ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	addrs = addrs[:min(len(addrs), maxAttempts)]
 	var failed error
 	for i, addr := range addrs {
-		conn, err := d.attempt(ctx, dialer, netip.AddrPortFrom(addr, port), len(addrs)-i)
+		own, cancel := withShare(ctx, len(addrs)-i)
+		conn, err := connect(own, addr)
+		cancel()
 		if err == nil {
 			return conn, nil
 		}
@@ -144,10 +196,8 @@ func (d *Dialer) first(ctx context.Context, dialer *net.Dialer, addrs []netip.Ad
 	return nil, failed
 }
 
-// attempt connects to one address. left is how many addresses there are to try, this one included.
-func (d *Dialer) attempt(ctx context.Context, dialer *net.Dialer, target netip.AddrPort, left int) (net.Conn, error) {
-	ctx, cancel := withShare(ctx, left)
-	defer cancel()
+// attempt connects to one address.
+func (d *Dialer) attempt(ctx context.Context, dialer *net.Dialer, target netip.AddrPort) (net.Conn, error) {
 	dial := d.dial
 	if dial == nil {
 		dial = dialTCP
