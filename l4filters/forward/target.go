@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/snitable"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
@@ -53,40 +54,11 @@ func expandAtLoad(upstream string) (address string, dynamic bool, err error) {
 
 // parseUpstream returns the target that an operator's address stands for.
 func parseUpstream(address string) (*target, error) {
-	if address == "" {
-		return nil, errors.New("is required")
-	}
-	na, err := caddy.ParseNetworkAddress(address)
+	a, err := hostport.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", address, portError(address, err))
+		return nil, err
 	}
-	switch {
-	case na.Network == "unix" && na.Host != "":
-		path, _, _ := strings.Cut(na.Host, "|") // permission bits are for those who listen
-		return &target{path: path, trusted: true, text: "unix/" + path}, nil
-	case na.Network != "tcp" && na.Network != "unix":
-		return nil, fmt.Errorf("%q: must be host:port or unix/path, not %s", address, na.Network)
-	case na.Host == "" || na.StartPort == 0:
-		return nil, fmt.Errorf("%q: must be an address, host:port or unix/path", address)
-	case na.PortRangeSize() != 1:
-		return nil, fmt.Errorf("%q: must have one port, not a range", address)
-	}
-	if _, err := netip.ParseAddr(na.Host); err != nil {
-		if _, err := normalName(na.Host); err != nil {
-			return nil, fmt.Errorf("%q: %w", address, err)
-		}
-	}
-	return &target{host: na.Host, port: uint16(na.StartPort), trusted: true, text: na.JoinHostPort(0)}, nil
-}
-
-// portError returns what is wrong with the port of an address; err if it is something else.
-func portError(address string, err error) error {
-	if _, port, splitErr := net.SplitHostPort(address); splitErr == nil {
-		if _, portErr := parsePort(port); portErr != nil {
-			return portErr
-		}
-	}
-	return err
+	return &target{path: a.Path, host: a.Host, port: a.Port, trusted: true, text: a.String()}, nil
 }
 
 // setTemplate keeps the address of an upstream that depends on the connection, and what may come of it.
@@ -139,12 +111,12 @@ func parseAllowed(entry string) (a allowed, err error) {
 		return a, errors.New("must be a name or an address with a port, or a range of ports")
 	}
 	first, last, isRange := strings.Cut(ports, "-")
-	if a.first, err = parsePort(first); err != nil {
+	if a.first, err = hostport.Port(first); err != nil {
 		return a, err
 	}
 	a.last = a.first
 	if isRange {
-		if a.last, err = parsePort(last); err != nil {
+		if a.last, err = hostport.Port(last); err != nil {
 			return a, err
 		}
 	}
@@ -162,22 +134,13 @@ func parseAllowed(entry string) (a allowed, err error) {
 	return a, err
 }
 
-// parsePort reads a port: decimal digits, nothing else.
-func parsePort(text string) (uint16, error) {
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 {
-		return 0, fmt.Errorf("port %q must be a number from 1 to 65535", text)
-	}
-	return uint16(port), nil
-}
-
 // parse returns the target that an address stands for, if it is allowed.
 func (l allowList) parse(address string) (*target, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	port, err := parsePort(portText)
+	port, err := hostport.Port(portText)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +151,7 @@ func (l allowList) parse(address string) (*target, error) {
 		}
 		addr = addr.Unmap()
 		host = addr.String()
-	} else if host, err = normalName(host); err != nil {
+	} else if host, err = hostport.Name(host); err != nil {
 		return nil, err
 	}
 	for _, a := range l {
@@ -197,14 +160,6 @@ func (l allowList) parse(address string) (*target, error) {
 		}
 	}
 	return nil, errors.New("it is not on the allow list")
-}
-
-// normalName returns a host name in the form in which patterns are.
-func normalName(name string) (string, error) {
-	if strings.HasPrefix(name, ".") || strings.Contains(name, "*") {
-		return "", errors.New("not a host name")
-	}
-	return snitable.Normalize(strings.TrimSuffix(name, "."))
 }
 
 // covers says whether the entry allows a name, or an address if there is one, at a port.
