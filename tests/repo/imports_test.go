@@ -49,7 +49,7 @@ var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours(slices.Clone(coreNames)...),
 	ours("internal/prom", "internal/guarddial", "internal/linger", "internal/offstack", "internal/relay", "internal/replay",
-		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/session", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
+		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/session", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
@@ -103,6 +103,19 @@ var rules = []rule{
 		name:     "checks take PROXY headers from their library",
 		packages: []string{"modules/healthchecks"},
 		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto", httpPath + "/reverseproxy"}),
+	},
+	{
+		name:     "balancers know nothing but how to choose",
+		packages: []string{"modules/balancers"},
+		allow:    append([]string{caddyPath, caddyfilePath}, ours("internal/balance", "caddyfile/args")...),
+	},
+	{name: "addresses are read as Caddy does, names as patterns are", packages: []string{"modules/hostport"}, allow: append([]string{caddyPath}, ours("internal/snitable")...)},
+	{
+		name:     "clusters know neither connections nor the app, but upstreams as Caddy's reverse proxy has them",
+		packages: []string{"modules/cluster"},
+		allow: append([]string{caddyPath, configPath, caddyfilePath, zapPath, promPath, eventsPath, httpPath + "/reverseproxy"},
+			ours("internal/balance", "internal/guarddial", "internal/health", "internal/netguard", "internal/prom", "caddyfile/args",
+				"modules/balancers", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/upstreamtls")...),
 	},
 	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
 	{
