@@ -43,7 +43,10 @@ type Live struct {
 // Load returns how many picks have not been released.
 func (l *Live) Load() int64 { return l.load.Load() }
 
-// Release gives back what one pick took. The caller does it once for each pick: the load is never corrected.
+// Take counts load that no pick has chosen: another attempt at the endpoint of the one before.
+func (l *Live) Take() { l.load.Add(1) }
+
+// Release gives back what one pick, or one Take, took. The caller does it once for each pick: the load is never corrected.
 func (l *Live) Release() { l.load.Add(-1) }
 
 // Bar adds reasons not to choose the endpoint.

@@ -39,13 +39,15 @@ const (
 	Closed
 	// Finished means that the request is over.
 	Finished
+	// NoEndpoint means that no endpoint is offered.
+	NoEndpoint
 	refusalCount
 )
 
 // refusalNames has a name for each refusal.
 var refusalNames = [refusalCount]string{
 	"granted", "cluster_requests", "cluster_connections", "cluster_pending", "endpoint_requests",
-	"endpoint_connections", "endpoint_pending", "endpoint_retries", "trial_taken", "closed", "finished",
+	"endpoint_connections", "endpoint_pending", "endpoint_retries", "trial_taken", "closed", "finished", "no_endpoint",
 }
 
 // String returns the name of the refusal; "unknown" for a value that is none.

@@ -164,6 +164,9 @@ func (a *Attempt) Proven(now time.Time) {
 	}
 }
 
+// Quiet says that an outcome would be no news: the time at which it is told doesn't matter then.
+func (a *Attempt) Quiet(o Outcome) bool { return a.trial == 0 && a.r.c.quiet(a.e, o) }
+
 // Done settles an attempt that isn't to be repeated, and says whether it was still open.
 func (a *Attempt) Done(o Outcome, now time.Time) bool {
 	was := a.state.Swap(attemptSettled)

@@ -4,8 +4,7 @@ import "time"
 
 // settle takes the outcome of an attempt. Most are successes of endpoints without any failure: they take no lock.
 func (c *Cluster) settle(e *Endpoint, trial uint64, o Outcome, now time.Time) {
-	fails, succeeds := c.cfg.Load().sees(o)
-	if trial == 0 && !fails && !(succeeds && e.stirred.Load()) {
+	if trial == 0 && c.quiet(e, o) {
 		return
 	}
 	c.enter(now)
@@ -21,6 +20,12 @@ func (c *Cluster) settle(e *Endpoint, trial uint64, o Outcome, now time.Time) {
 		c.ejectMaybe(e, &cfg.Outlier)
 	}
 	e.note()
+}
+
+// quiet says whether an outcome changes nothing that is known about an endpoint.
+func (c *Cluster) quiet(e *Endpoint, o Outcome) bool {
+	fails, succeeds := c.cfg.Load().sees(o)
+	return !fails && !(succeeds && e.stirred.Load())
 }
 
 // attempted takes the verdict on an attempt for the endpoint's health. While the endpoint is unhealthy, a failure puts

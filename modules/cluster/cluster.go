@@ -7,103 +7,162 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
 // Other names for what a user of this package has to do with.
 type (
-	Outcome  = health.Outcome
-	Failure  = health.Failure
+	// Outcome is how an attempt ended.
+	Outcome = health.Outcome
+	// Failure is what is known about an attempt that has failed.
+	Failure = health.Failure
+	// Decision is the answer to a failure.
 	Decision = health.Decision
+	// Conn counts one connection to an endpoint.
+	Conn = health.Conn
 )
 
 // Cluster is a cluster of one config.
 type Cluster struct {
-	name string
+	name   string
+	set    *settings
+	state  *state
+	ctx    caddy.Context
+	events *caddyevents.App
+	logger *zap.Logger
+	dialer guarddial.Dialer
+	// key is what the balancer chooses by, keyed says that there is such a thing.
+	key   balancers.Key
+	keyed bool
+
+	// cancel ends the goroutines, which are counted by running. The state's mu guards it; nil means that there are none.
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	// reseated has room for one word to the checker: there are other endpoints.
+	reseated chan struct{}
 }
 
-func (c *Cluster) Name() string               { return c.name }
-func (c *Cluster) Key() balancers.Key         { panic("not yet") }
-func (c *Cluster) TLS() *upstreamtls.Client   { panic("not yet") }
-func (c *Cluster) ProxyProtocol() string      { panic("not yet") }
-func (c *Cluster) MaxConnectionsPerIP() int64 { panic("not yet") }
-func (c *Cluster) BodyLimit() int64           { panic("not yet") }
-func (c *Cluster) Retries(method string) bool { panic("not yet") }
-func (c *Cluster) MaxRetries() int            { panic("not yet") }
-
-// Key is the hash of what an endpoint is chosen by.
-type Key struct {
-	hash uint64
-	set  bool
+// New provisions a cluster. Nothing counts until it is started. guard is that of the app.
+func New(ctx caddy.Context, name string, cfg *Config, guard netguard.Mode, logger *zap.Logger) (*Cluster, error) {
+	set, err := cfg.provision(ctx, guard)
+	if err != nil {
+		return nil, err
+	}
+	events, err := ctx.App("events")
+	if err != nil {
+		return nil, fmt.Errorf("getting the events app: %w", err)
+	}
+	c := &Cluster{
+		name: name, set: set, ctx: ctx, events: events.(*caddyevents.App), logger: logger.With(zap.String("cluster", name)),
+		dialer: guarddial.Dialer{Mode: set.guard}, reseated: make(chan struct{}, 1),
+	}
+	c.key = set.balancer.Traits().Key
+	c.keyed = c.key.Source != balancers.NoKey
+	if err := register(ctx); err != nil {
+		return nil, err
+	}
+	if c.state, err = takeState(name); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// HashKey returns the key of a text. No text is no key.
-func HashKey(text string) Key { panic("not yet") }
+// Cleanup gives back what New took.
+func (c *Cluster) Cleanup() error { return releaseState(c.name) }
 
-// Request is one request or one session.
-type Request struct{ health.Request }
+// Name returns the name of the cluster.
+func (c *Cluster) Name() string { return c.name }
 
-// Admit begins a request. The error is a *Refused.
-func (c *Cluster) Admit(r *Request) error { panic("not yet") }
+// Key returns what the balancer chooses by; the zero Key if there is no such thing.
+func (c *Cluster) Key() balancers.Key { return c.key }
 
-// Pick leases an endpoint for an attempt. The error is a *Refused.
-func (r *Request) Pick(l *Lease, key Key) error { panic("not yet") }
+// TLS returns how to speak TLS to the endpoints; nil if they don't.
+func (c *Cluster) TLS() *upstreamtls.Client { return c.set.tls }
 
-// Lease is one attempt at an endpoint.
-type Lease struct {
-	attempt  health.Attempt
-	endpoint *Endpoint
-}
+// ProxyProtocol returns the version of the PROXY header that the endpoints get: `v1`, `v2`, or nothing.
+func (c *Cluster) ProxyProtocol() string { return c.set.proxyProtocol }
 
-func (l *Lease) Endpoint() *Endpoint      { return l.endpoint }
-func (l *Lease) Done(o Outcome) bool      { panic("not yet") }
-func (l *Lease) Fail(f Failure) Decision  { panic("not yet") }
-func (l *Lease) Proven()                  { panic("not yet") }
-func (l *Lease) OnStop(f func(why Cause)) { panic("not yet") }
+// MaxConnectionsPerIP returns how many connections a client may have; 0 if it may have as many as it likes.
+func (c *Cluster) MaxConnectionsPerIP() int64 { return c.set.perClient }
 
-// Cause says why what goes on at an endpoint is to end.
-type Cause uint8
+// BodyLimit returns how long a body may be that is kept to be sent again.
+func (c *Cluster) BodyLimit() int64 { return c.set.bodyLimit }
 
-const (
-	// Unhealthy means that the endpoint has become unhealthy.
-	Unhealthy Cause = iota
-	// Drained means that it was taken out by hand.
-	Drained
-)
+// Retries says whether requests with a method are tried again.
+func (c *Cluster) Retries(method string) bool { return c.set.methods[method] }
 
-// Endpoint is an endpoint of a cluster.
-type Endpoint struct{}
+// MaxRetries returns how many times a request is tried again at most.
+func (c *Cluster) MaxRetries() int { return c.set.policy.Retry.Max }
 
-// Address returns the address as it is shown. Host, Port and Path are its parts.
-func (e *Endpoint) Address() string { panic("not yet") }
-func (e *Endpoint) Host() string    { panic("not yet") }
-func (e *Endpoint) Port() uint16    { panic("not yet") }
-func (e *Endpoint) Path() string    { panic("not yet") }
-
-// Trusted says that the operator wrote the address.
-func (e *Endpoint) Trusted() bool { panic("not yet") }
-
-// Conn counts one connection to an endpoint: Connected, Idle, Reused, Close of health.Conn.
-type Conn = health.Conn
-
-// Count counts a connection that is about to be made. The error is a *Refused.
-func (c *Cluster) Count(k *Conn, e *Endpoint) error { panic("not yet") }
-
-// Dial connects to an endpoint, through the guard.
-func (c *Cluster) Dial(ctx context.Context, e *Endpoint) (net.Conn, error) { panic("not yet") }
+// Guard returns the mode of the guard.
+func (c *Cluster) Guard() netguard.Mode { return c.set.guard }
 
 // Refused is the error of what the cluster doesn't let through.
 type Refused struct {
 	Cluster string
-	Why     health.Refusal // NoEndpoint if no endpoint is available
-	Text    string
+	// Why says which limit it is, or that there is no endpoint.
+	Why health.Refusal
 }
 
-func (r *Refused) Error() string { return r.Text }
+// Error names the cluster and the limit.
+func (r *Refused) Error() string {
+	if r.Why == health.NoEndpoint {
+		return fmt.Sprintf("cluster %s: no endpoint is available", r.Cluster)
+	}
+	return fmt.Sprintf("cluster %s: refused by the limit %v", r.Cluster, r.Why)
+}
 
-var _ = time.Now
+// refuse returns the error of a refusal, and counts those that are counted nowhere else.
+func (c *Cluster) refuse(why health.Refusal) error {
+	if why == health.NoEndpoint {
+		c.state.refused.Add(1)
+	}
+	return &Refused{c.name, why}
+}
+
+// RetryAfter returns when it makes sense to ask again after a refusal: when an endpoint may come back, as far as that is
+// known, but in a second at least, and in a minute at most.
+func (c *Cluster) RetryAfter() time.Duration {
+	now := time.Now()
+	view := c.state.health.View(now)
+	if view.Offered() > 0 || view.Until().IsZero() {
+		return time.Second
+	}
+	return min(max(view.Until().Sub(now), time.Second), time.Minute)
+}
+
+// Count counts a connection to the endpoint of a lease that is about to be made, unless there are too many. Then the error
+// is a *Refused. It isn't for a connection that comes out of a pool.
+func (c *Cluster) Count(k *Conn, e *Endpoint) error {
+	if why := c.state.health.Dial(k, e.health.Load()); why != health.Granted {
+		return c.refuse(why)
+	}
+	return nil
+}
+
+// Dial connects to an endpoint, through the guard.
+func (c *Cluster) Dial(ctx context.Context, e *Endpoint) (net.Conn, error) {
+	return c.dial(ctx, e, e.host, e.port)
+}
+
+// dial connects to a port of a host that belongs to an endpoint, or to its unix socket.
+func (c *Cluster) dial(ctx context.Context, e *Endpoint, host string, port uint16) (net.Conn, error) {
+	if e.path != "" && host == e.host && port == e.port {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", e.path)
+	}
+	return c.dialer.Dial(ctx, host, port, e.Trusted() && host == e.host)
+}

@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/balancers"
+)
+
+// policy is a balancer without a config around it.
+type policy struct {
+	balance.Config
+	key balancers.Key
+}
+
+func (p policy) Prepare(endpoints []balancers.Endpoint, before balancers.Picker) (balancers.Picker, error) {
+	set, _ := before.(*balancers.Set)
+	return balance.New(p.Config, endpoints, set)
+}
+
+func (p policy) Traits() balancers.Traits { return balancers.Traits{Key: p.key, Ramps: p.Policy.Ramps()} }
+
+// static returns members at addresses of a test network, with these weights.
+func static(weights ...uint32) []member {
+	var list []member
+	for i, w := range weights {
+		list = append(list, member{address: address{host: fmt.Sprintf("192.0.2.%d", i/250+1), port: uint16(i%250 + 1000)}, weight: w, trusted: true})
+	}
+	return list
+}
+
+// running returns a cluster that has started, with a state of its own, and none of its goroutines.
+func running(tb testing.TB, set settings) *Cluster {
+	tb.Helper()
+	if set.balancer == nil {
+		set.balancer = policy{}
+	}
+	c := &Cluster{name: tb.Name(), set: &set, state: newState(tb.Name()), logger: zap.NewNop(), reseated: make(chan struct{}, 1)}
+	c.key = set.balancer.Traits().Key
+	c.keyed = c.key.Source != balancers.NoKey
+	if err := c.start(); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// admit begins a request that ends with the test.
+func admit(tb testing.TB, c *Cluster) *Request {
+	tb.Helper()
+	r := new(Request)
+	if err := c.Admit(r); err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// TestPickAndSettle checks that a pick and its settlement leave nothing behind, and count once.
+func TestPickAndSettle(t *testing.T) {
+	c := running(t, settings{static: static(1, 1, 1)})
+	r := admit(t, c)
+	var l Lease
+	if err := r.Pick(&l, Key{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Endpoint().live.Load(); got != 1 {
+		t.Errorf("got load %d, want 1", got)
+	}
+	e := l.Endpoint()
+	if !l.Done(health.Answered(200)) || l.Done(health.Answered(200)) {
+		t.Error("a lease must be settled once")
+	}
+	if !r.Finish() || r.Finish() {
+		t.Error("a request must be finished once")
+	}
+	if load := e.live.Load(); load != 0 {
+		t.Errorf("got load %d, want 0", load)
+	}
+	if n := e.outcomes[health.Answer].Load(); n != 1 {
+		t.Errorf("got %d answers, want 1", n)
+	}
+	if s := c.state.health.Stats(); s.RequestsActive != 0 || s.Attempts != 1 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// BenchmarkPickAndSettle is one request: admitted, picked, settled, finished.
+func BenchmarkPickAndSettle(b *testing.B) {
+	for _, n := range []int{3, 1000} {
+		for _, p := range []balance.Policy{
+			balance.P2C, balance.Random, balance.Maglev, balance.RingHash, balance.LeastConnections, balance.RoundRobin,
+		} {
+			b.Run(fmt.Sprintf("%v/%d", p, n), func(b *testing.B) {
+				weights := make([]uint32, n)
+				for i := range weights {
+					weights[i] = 1
+				}
+				c := running(b, settings{static: static(weights...), balancer: policy{Config: balance.Config{Policy: p}}})
+				key := HashKey("a key")
+				b.ReportAllocs()
+				var r Request
+				var l Lease
+				for b.Loop() {
+					if c.Admit(&r) != nil || r.Pick(&l, key) != nil {
+						b.Fatal("refused")
+					}
+					key.hash += 0x9e3779b97f4a7c15
+					l.Done(health.Answered(200))
+					r.Finish()
+				}
+			})
+		}
+	}
+	b.Run("clock", func(b *testing.B) {
+		for b.Loop() {
+			_ = time.Now()
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/balancers"
+)
+
+// kinds is how many kinds of outcomes there are.
+const kinds = int(health.Aborted) + 1
+
+// Endpoint is an endpoint of a cluster. It is the same for all configs that have the cluster.
+type Endpoint struct {
+	address
+	text string
+	live balancers.Live
+	// health is set before the endpoint is on a roster.
+	health atomic.Pointer[health.Endpoint]
+	// trusted says that the operator wrote the address.
+	trusted atomic.Bool
+	// upstream is the endpoint as Caddy's reverse proxy knows it.
+	upstream reverseproxy.Upstream
+
+	// outcomes counts what became of attempts, passed and failed the checks.
+	outcomes       [kinds]atomic.Uint64
+	passed, failed atomic.Uint64
+	// lastCheck is the last check that was made, lastFailure the last failure of an attempt.
+	lastCheck   atomic.Pointer[checkResult]
+	lastFailure atomic.Pointer[failureNote]
+	holders     holders
+}
+
+// checkResult is what a check has found.
+type checkResult struct {
+	at   time.Time
+	took time.Duration
+	err  error
+}
+
+// failureNote is what became of an attempt that has failed.
+type failureNote struct {
+	at      time.Time
+	outcome Outcome
+}
+
+func newEndpoint(a address) *Endpoint {
+	e := &Endpoint{address: a, text: a.String()}
+	e.upstream = reverseproxy.Upstream{Dial: e.text, Host: new(reverseproxy.Host)}
+	return e
+}
+
+// Address returns the address as it stands in configs, logs and metrics: `host:port` or `unix/path`.
+func (e *Endpoint) Address() string { return e.text }
+
+// Host returns the name or the IP address, without brackets; empty for a unix socket.
+func (e *Endpoint) Host() string { return e.host }
+
+// Port returns the port; 0 for a unix socket.
+func (e *Endpoint) Port() uint16 { return e.port }
+
+// Path returns the path of the unix socket; empty for TCP.
+func (e *Endpoint) Path() string { return e.path }
+
+// Trusted says that the operator wrote the address.
+func (e *Endpoint) Trusted() bool { return e.trusted.Load() }
+
+// Upstream returns the endpoint as Caddy's reverse proxy knows it. It is always the same one, and isn't changed.
+func (e *Endpoint) Upstream() *reverseproxy.Upstream { return &e.upstream }
+
+// String returns the address as it is shown.
+func (a address) String() string {
+	if a.path != "" {
+		return "unix/" + a.path
+	}
+	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
+}
+
+// Cause says why what goes on at an endpoint is to end.
+type Cause uint8
+
+const (
+	// Unhealthy means that the endpoint has become unhealthy.
+	Unhealthy Cause = iota
+	// Drained means that it was taken out by hand.
+	Drained
+)
+
+// holders are the leases that want to be told when what goes on at an endpoint is to end. The zero value is ready.
+type holders struct {
+	mu    sync.Mutex
+	first *Lease
+	// drained says that the endpoint was emptied by hand: whoever comes late is told at once.
+	drained bool
+}
+
+// add puts a lease on the list. f is what it wants to be told by.
+func (h *holders) add(l *Lease, f func(Cause)) {
+	h.mu.Lock()
+	late := h.drained
+	if !late && l.onStop == nil {
+		l.next = h.first
+		if h.first != nil {
+			h.first.prev = l
+		}
+		h.first = l
+	}
+	l.onStop = f
+	h.mu.Unlock()
+	if late {
+		f(Drained)
+	}
+}
+
+// remove takes a lease off the list. After it, nobody is told.
+func (h *holders) remove(l *Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.onStop = nil
+	switch {
+	case l.prev != nil:
+		l.prev.next = l.next
+	case h.first == l:
+		h.first = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	l.prev, l.next = nil, nil
+}
+
+// stop tells all.
+func (h *holders) stop(why Cause) int {
+	h.mu.Lock()
+	h.drained = h.drained || why == Drained
+	var told []func(Cause)
+	for l := h.first; l != nil; l = l.next {
+		told = append(told, l.onStop)
+	}
+	h.mu.Unlock()
+	for _, f := range told {
+		f(why)
+	}
+	return len(told)
+}
+
+// reopen says that the endpoint is no longer empty by hand.
+func (h *holders) reopen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drained = false
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+)
+
+// The events that the cluster emits through Caddy's events app.
+const (
+	eventUp      = "cluster.endpoint.up"
+	eventDown    = "cluster.endpoint.down"
+	eventEjected = "cluster.endpoint.ejected"
+	eventPanic   = "cluster.panic"
+)
+
+// keep tells the operator what has changed, and ends what goes on at unhealthy endpoints. It looks when it is woken, and
+// when time alone changes something.
+func (c *Cluster) keep(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var events []health.Event
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.state.wake:
+		case <-timer.C:
+		}
+		now := time.Now()
+		view := c.state.health.View(now)
+		events = c.state.health.Events(events[:0])
+		for i := range events {
+			c.tell(&events[i])
+		}
+		timer.Stop()
+		if until := view.Until(); !until.IsZero() {
+			timer.Reset(max(until.Sub(now), time.Millisecond))
+		}
+	}
+}
+
+// tell tells about one change.
+func (c *Cluster) tell(event *health.Event) {
+	if event.Key == "" {
+		c.tellStance(event.Stances[0], event.Stances[1])
+		return
+	}
+	c.state.mu.Lock()
+	e := c.state.endpoints[event.Key]
+	c.state.mu.Unlock()
+	if e == nil {
+		return
+	}
+	before, after := event.Reasons[0], event.Reasons[1]
+	name := ""
+	switch {
+	case after == health.Ejected:
+		name = eventEjected
+	case before.Available() && !after.Available():
+		name = eventDown
+	case !before.Available() && after.Available():
+		name = eventUp
+	}
+	c.state.watch(c, e, after)
+	c.log(e, before, after)
+	if name != "" {
+		c.events.Emit(c.ctx, name, map[string]any{
+			"cluster": c.name, "endpoint": e.text, "reason": after.String(), "before": before.String(), "cause": e.cause(after),
+		})
+	}
+}
+
+// log writes a line about an endpoint. An end that was expected, that of a slow start, is for those who debug.
+func (c *Cluster) log(e *Endpoint, before, after health.Reason) {
+	fields := []zap.Field{zap.String("endpoint", e.text), zap.Stringer("state", after), zap.Stringer("before", before)}
+	if cause := e.cause(after); cause != "" {
+		fields = append(fields, zap.String("cause", cause))
+	}
+	switch {
+	case after == health.Drained, after == health.TurnedOff:
+		c.logger.Info("endpoint taken out by hand", fields...)
+	case !after.Available():
+		c.logger.Warn("endpoint is not available", fields...)
+	case !before.Available():
+		c.logger.Info("endpoint is available", fields...)
+	default:
+		c.logger.Debug("endpoint has changed", fields...)
+	}
+}
+
+// cause says what was seen last that speaks against the endpoint; empty if it is available, or out by hand.
+func (e *Endpoint) cause(reason health.Reason) string {
+	switch reason {
+	case health.UnhealthyActive:
+		if last := e.lastCheck.Load(); last != nil && last.err != nil {
+			return "check: " + last.err.Error()
+		}
+	case health.UnhealthyPassive, health.Ejected:
+		if last := e.lastFailure.Load(); last != nil {
+			return last.String()
+		}
+	}
+	return ""
+}
+
+// String says what the failure was.
+func (f *failureNote) String() string {
+	if f.outcome.Kind == health.Answer {
+		return fmt.Sprintf("answered with status %d", f.outcome.Status)
+	}
+	return f.outcome.Kind.String()
+}
+
+// tellStance tells how the cluster takes the number of endpoints by now.
+func (c *Cluster) tellStance(before, after health.Stance) {
+	fields := []zap.Field{zap.Stringer("stance", after), zap.Stringer("before", before)}
+	switch after {
+	case health.FailOpen:
+		c.logger.Error("too few endpoints are available: using all, whatever is known about their health", fields...)
+	case health.Refusing, health.Empty:
+		c.logger.Error("too few endpoints are available: refusing", fields...)
+	default:
+		c.logger.Info("enough endpoints are available", fields...)
+	}
+	if after != health.Normal {
+		c.events.Emit(c.ctx, eventPanic, map[string]any{"cluster": c.name, "stance": after.String(), "before": before.String()})
+	}
+}
+
+// watch plans the end of what goes on at an endpoint that isn't healthy, or takes the plan back.
+func (s *state) watch(c *Cluster, e *Endpoint, reason health.Reason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	timer := s.closing[e]
+	unhealthy := reason == health.UnhealthyActive || reason == health.UnhealthyPassive || reason == health.Ejected
+	switch {
+	case timer != nil && !unhealthy:
+		timer.Stop()
+		delete(s.closing, e)
+	case timer == nil && unhealthy && c.set.closeAfter > 0:
+		s.closing[e] = time.AfterFunc(c.set.closeAfter, func() { c.closeAt(e) })
+	}
+}
+
+// closeAt ends what goes on at an endpoint that has been unhealthy for long enough.
+func (c *Cluster) closeAt(e *Endpoint) {
+	if n := e.holders.stop(Unhealthy); n > 0 {
+		c.logger.Warn("ending connections to an unhealthy endpoint", zap.String("endpoint", e.text), zap.Int("connections", n))
+	}
+}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+)
+
+const (
+	// backupTier is that of endpoints that serve only when no other one is available.
+	backupTier = 255
+	// maxMembers is how many endpoints a cluster can have: a pick by round robin takes 20 µs with as many, and a table of
+	// maglev has six slots for each.
+	maxMembers = 10_000
+)
+
+// seatedMember is a member with its place among the others.
+type seatedMember struct {
+	member
+	tier uint8
+}
+
+// members returns the endpoints that are configured and those that were found. An address that is both is what is
+// configured. The caller holds the state's mu.
+func (s *state) members(c *Cluster) []seatedMember {
+	known := make(map[address]bool)
+	var list []seatedMember
+	add := func(m member) {
+		if !known[m.address] && len(list) < maxMembers {
+			known[m.address] = true
+			list = append(list, seatedMember{member: m})
+		}
+	}
+	for _, m := range c.set.static {
+		add(m)
+	}
+	for _, source := range c.set.sources {
+		for _, f := range s.found[source.Identity()] {
+			add(member{address: address{host: f.Host, port: f.Port}, weight: f.Weight, priority: f.Priority})
+		}
+	}
+	rank(list)
+	return list
+}
+
+// rank gives members their tiers: those that are configured serve beside those of the first priority found.
+func rank(list []seatedMember) {
+	var priorities []uint16
+	for i := range list {
+		if !list[i].trusted {
+			priorities = append(priorities, list[i].priority)
+		}
+	}
+	slices.SortFunc(priorities, cmp.Compare)
+	priorities = slices.Compact(priorities)
+	for i := range list {
+		m := &list[i]
+		switch {
+		case m.backup:
+			m.tier = backupTier
+		case !m.trusted:
+			place, _ := slices.BinarySearch(priorities, m.priority)
+			m.tier = uint8(min(place, backupTier-1))
+		}
+	}
+}
+
+// healthMembers returns the members as health wants them.
+func healthMembers(list []seatedMember) []health.Member {
+	members := make([]health.Member, 0, len(list))
+	for i := range list {
+		m := &list[i]
+		members = append(members, health.Member{Key: m.address.String(), Weight: m.weight, Tier: m.tier, Limits: m.limits})
+	}
+	return members
+}

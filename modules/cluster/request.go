@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/balancers"
+)
+
+// maxPicks is how many times Pick looks for another endpoint because the one that it had found was full, or had been
+// offered for one attempt and taken by somebody else, beside once for each endpoint. More means that endpoints come and
+// go faster than it can look.
+const maxPicks = 16
+
+// Key is the hash of what an endpoint is chosen by. The zero value is none.
+type Key struct {
+	hash uint64
+	set  bool
+}
+
+// HashKey returns the key of a text. No text is no key.
+func HashKey(text string) Key {
+	if text == "" {
+		return Key{}
+	}
+	return Key{balance.HashKey(text), true}
+}
+
+// Request is one request, or one session, at a cluster. The caller provides the memory, which must not be copied. It is
+// used by one goroutine at a time, but for Finish.
+type Request struct {
+	request health.Request
+	cluster *Cluster
+	// at is when the request began.
+	at time.Time
+	// tried has the endpoints at which attempts have failed, as many as tries says, and room for those that a pick finds
+	// full.
+	tried [2 * maxTries]*balancers.Live
+	tries int
+}
+
+// maxTries is how many endpoints a request can have tried.
+const maxTries = 1 + health.MaxRetries
+
+// Admit begins a request, unless there are too many. Then the error is a *Refused. Finish ends it.
+func (c *Cluster) Admit(r *Request) error {
+	r.cluster, r.tries, r.at = c, 0, time.Now()
+	if why := c.state.health.Admit(&r.request, r.at); why != health.Granted {
+		return c.refuse(why)
+	}
+	return nil
+}
+
+// Finish ends the request, whose leases are settled. It says whether it was still open.
+func (r *Request) Finish() bool { return r.request.Finish() }
+
+// Cluster returns the cluster of the request.
+func (r *Request) Cluster() *Cluster { return r.cluster }
+
+// Retries returns how many retries were granted.
+func (r *Request) Retries() int { return r.request.Retries() }
+
+// Deadline returns when an attempt that begins now has to end, and by which timeout.
+func (r *Request) Deadline(now time.Time, repeatable bool) (time.Time, health.Expiry) {
+	return r.request.Deadline(now, repeatable)
+}
+
+// Tried says whether an attempt at an endpoint has failed.
+func (r *Request) Tried(e *Endpoint) bool { return slices.Contains(r.tried[:r.tries], &e.live) }
+
+// exclude notes that an attempt at an endpoint has failed.
+func (r *Request) exclude(e *Endpoint) {
+	if r.tries < maxTries && !r.Tried(e) {
+		r.tried[r.tries] = &e.live
+		r.tries++
+	}
+}
+
+// Pick leases an endpoint for the next attempt: one at which none has failed, if there is one. The error is a *Refused;
+// then there is no lease. key is what to choose by, for a balancer that has one. No lease of the request is open.
+func (r *Request) Pick(l *Lease, key Key) error {
+	c := r.cluster
+	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried[:r.tries]}
+	if c.keyed && !key.set {
+		c.state.keyless.Add(1)
+	}
+	why, now := health.NoEndpoint, r.at
+	for picks := 0; ; picks++ {
+		if picks > 0 || r.tries > 0 {
+			now = time.Now()
+		}
+		query.Seed = c.state.random()
+		roster, view := c.state.look(now)
+		place, ok := roster.pick(&query)
+		if !ok || picks > maxPicks+len(roster.endpoints) {
+			return c.refuse(why)
+		}
+		e := roster.endpoints[place]
+		if why = r.try(l, e, view, place, now); why == health.Granted {
+			return nil
+		}
+		if !why.OfEndpoint() {
+			return c.refuse(why)
+		}
+		if why == health.EndpointRetries && len(query.Tried) < len(r.tried) {
+			query.Tried = append(query.Tried, &e.live)
+		}
+	}
+}
+
+// Repick leases the endpoint of a lease that was settled with the decision to replay. The error is a *Refused.
+func (r *Request) Repick(l *Lease) error {
+	now := time.Now()
+	e := l.endpoint
+	roster, view := r.cluster.state.look(now)
+	place := slices.Index(roster.endpoints, e)
+	if place < 0 {
+		return r.cluster.refuse(health.Closed)
+	}
+	e.live.Take()
+	if why := r.try(l, e, view, place, now); why != health.Granted {
+		return r.cluster.refuse(why)
+	}
+	return nil
+}
+
+// try makes a lease of a pick, or gives the pick back.
+func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now time.Time) health.Refusal {
+	why := health.Closed
+	if view.Offers(place) {
+		why = r.request.Try(&l.attempt, view, place, now)
+	}
+	if why == health.Granted {
+		l.request, l.endpoint = r, e
+		return why
+	}
+	e.live.Release()
+	if why == health.EndpointRequests {
+		e.full(view.Endpoint(place))
+	}
+	return why
+}
+
+// full keeps picks away from an endpoint that has as many attempts as it may. Whoever settles one lets them in again,
+// unless that was between the refusal and now.
+func (e *Endpoint) full(h *health.Endpoint) {
+	e.live.Bar(balance.Full)
+	if !h.Full() {
+		e.live.Unbar(balance.Full)
+	}
+}
+
+// Lease is one attempt at an endpoint, from Pick until it is settled, by Done or by Fail, whoever comes first. The caller
+// provides the memory, which must not be copied, and may be used again after that.
+type Lease struct {
+	attempt  health.Attempt
+	request  *Request
+	endpoint *Endpoint
+
+	// onStop, prev and next are guarded by the endpoint's holders.
+	onStop     func(Cause)
+	prev, next *Lease
+	// held says that the lease may be on that list.
+	held bool
+}
+
+// Endpoint returns the endpoint.
+func (l *Lease) Endpoint() *Endpoint { return l.endpoint }
+
+// Trial says whether the attempt is a trial: the one that an unhealthy endpoint is offered for. It ends with Proven, so
+// that the next one need not wait for the end of an answer.
+func (l *Lease) Trial() bool { return l.attempt.Trial() }
+
+// Proven tells that the endpoint works, while the attempt goes on: it has connected a session that may last for hours,
+// or has answered. A failure later on counts all the same.
+func (l *Lease) Proven() {
+	l.attempt.Proven(time.Now())
+	l.request.cluster.state.stirred()
+}
+
+// OnStop sets f to be called, at most once for each cause, when what goes on at the endpoint is to end: at once if it has
+// to already. After the lease is settled f isn't called any more, but it may be running. f must not block.
+func (l *Lease) OnStop(f func(Cause)) {
+	l.held = true
+	l.endpoint.holders.add(l, f)
+}
+
+// Done settles the lease for good, and says whether it was open.
+func (l *Lease) Done(o Outcome) bool {
+	var now time.Time
+	if !l.attempt.Quiet(o) {
+		now = time.Now()
+	}
+	if !l.attempt.Done(o, now) {
+		return false
+	}
+	l.settled(o)
+	return true
+}
+
+// Fail settles the lease of an attempt that has failed, and says what to do next.
+func (l *Lease) Fail(f Failure) Decision {
+	d := l.attempt.Fail(f, l.request.cluster.state.random(), time.Now())
+	if d.Why == health.Settled {
+		return d
+	}
+	l.settled(d.Outcome)
+	if d.Action != health.Replay {
+		l.request.exclude(l.endpoint)
+	}
+	return d
+}
+
+// settled gives back what the lease holds, and counts its outcome.
+func (l *Lease) settled(o Outcome) {
+	e := l.endpoint
+	if l.held {
+		l.held = false
+		e.holders.remove(l)
+	}
+	e.live.Release()
+	if e.live.Bars()&balance.Full != 0 {
+		e.live.Unbar(balance.Full)
+	}
+	e.outcomes[o.Kind].Add(1)
+	if o.Kind != health.Success {
+		e.note(o)
+	}
+	l.request.cluster.state.stirred()
+}
+
+// note keeps an outcome for those who ask why the endpoint is unhealthy.
+func (e *Endpoint) note(o Outcome) {
+	if o.Kind == health.Answer && o.Status < 500 || o.Kind == health.Stale || o.Kind == health.Aborted {
+		return
+	}
+	e.lastFailure.Store(&failureNote{time.Now(), o})
+}

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// firstLookup is how long the start of a config waits for the first answers of discovery, so that the first requests
+// find endpoints. A name server that takes longer must not keep a config from starting.
+const firstLookup = 2 * time.Second
+
+// StartAll starts clusters. It waits for what their discovery finds at first, all of them at the same time. If one can't
+// be started, those that were are stopped.
+func StartAll(clusters []*Cluster) error {
+	for i, c := range clusters {
+		if err := c.start(); err != nil {
+			StopAll(clusters[:i])
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), firstLookup)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, c := range clusters {
+		waiting.Go(func() { c.lookFirst(ctx) })
+	}
+	waiting.Wait()
+	for _, c := range clusters {
+		c.state.resume(c)
+	}
+	return nil
+}
+
+// StopAll stops clusters: their checks, lookups and events. What goes on at their endpoints goes on.
+func StopAll(clusters []*Cluster) {
+	for _, c := range clusters {
+		c.stop()
+	}
+}
+
+// start makes the cluster the one that rules. The one before pauses: it goes on if this one stops first.
+func (c *Cluster) start() error {
+	s := c.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.install(c); err != nil {
+		if ruler := s.ruler(); ruler != nil {
+			_ = s.install(ruler) // it was installed before
+		}
+		return err
+	}
+	if ruler := s.ruler(); ruler != nil {
+		ruler.pause()
+	}
+	s.running = append(s.running, c)
+	return nil
+}
+
+// stop takes the cluster off the list and waits for its goroutines.
+func (c *Cluster) stop() {
+	s := c.state
+	s.mu.Lock()
+	ruled := s.ruler() == c
+	s.running = slices.DeleteFunc(s.running, func(other *Cluster) bool { return other == c })
+	c.pause()
+	if ruler := s.ruler(); ruled && ruler != nil {
+		if err := s.install(ruler); err != nil {
+			c.logger.Error("going back to the endpoints of the config before", zap.Error(err))
+		}
+		ruler.resume()
+	}
+	s.mu.Unlock()
+	c.running.Wait()
+}
+
+// resume starts the goroutines of a cluster if it rules.
+func (s *state) resume(c *Cluster) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ruler() == c {
+		c.resume()
+	}
+}
+
+// pause ends the goroutines, and doesn't wait for them. The caller holds the state's mu.
+func (c *Cluster) pause() {
+	if c.cancel != nil {
+		c.cancel()
+		c.cancel = nil
+	}
+}
+
+// resume starts the goroutines. The caller holds the state's mu.
+func (c *Cluster) resume() {
+	if c.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.running.Go(func() { c.keep(ctx) })
+	if c.set.checker != nil {
+		c.running.Go(func() { c.check(ctx) })
+	}
+	for _, source := range c.set.sources {
+		c.running.Go(func() { c.discover(ctx, source) })
+	}
+}

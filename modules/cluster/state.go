@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/balancers"
+	"github.com/caddy-sluice/sluice/modules/discovery"
+)
+
+// states has what is known about clusters, by name. A config takes a reference when it is provisioned, and changes
+// nothing until it has started: one that is refused leaves no trace.
+var states = caddy.NewUsagePool()
+
+// state is what is known about a cluster, whichever configs have it.
+type state struct {
+	name   string
+	health *health.Cluster
+	roster atomic.Pointer[roster]
+	// random is a source of random numbers.
+	random func() uint64
+	// wake has room for one word to the keeper.
+	wake chan struct{}
+	// keyless counts the picks of a balancer with a key that had none, refused those that found no endpoint.
+	keyless, refused atomic.Uint64
+	// lookups counts the answers of discovery, lookupFailures the failures.
+	lookups, lookupFailures atomic.Uint64
+
+	// mu guards the fields below, and the making of rosters.
+	mu        sync.Mutex
+	endpoints map[string]*Endpoint
+	// running are the clusters that have started and not stopped. The last one rules.
+	running []*Cluster
+	// found are the last answers of the sources that are in use, by identity.
+	found     map[string][]discovery.Endpoint
+	overrides map[string]*override
+	// closing are the timers of endpoints that are unhealthy.
+	closing map[*Endpoint]*time.Timer
+}
+
+// roster are the endpoints to choose from, and the picker that chooses.
+type roster struct {
+	endpoints []*Endpoint
+	weights   []uint32
+	picker    balancers.Picker
+	// members is that of the view which has the same endpoints.
+	members uint64
+	// applied is the version of the view that the bars and shares of the endpoints show.
+	applied atomic.Uint64
+}
+
+// pick chooses an endpoint. It is a method so that the query doesn't escape.
+func (r *roster) pick(q *balancers.Query) (int, bool) {
+	if set, ok := r.picker.(*balancers.Set); ok {
+		return set.Pick(*q)
+	}
+	// Another balancer may keep what it is given.
+	own := *q
+	own.Tried = slices.Clone(q.Tried)
+	return r.picker.Pick(own)
+}
+
+// takeState returns the state of a name; releaseState gives it back.
+func takeState(name string) (*state, error) {
+	value, _, err := states.LoadOrNew(name, func() (caddy.Destructor, error) { return newState(name), nil })
+	if err != nil {
+		return nil, err
+	}
+	return value.(*state), nil
+}
+
+func releaseState(name string) error {
+	_, err := states.Delete(name)
+	return err
+}
+
+func newState(name string) *state {
+	s := &state{
+		name: name, health: health.NewCluster(new(health.Config), time.Now()), random: rand.Uint64,
+		wake: make(chan struct{}, 1), endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
+		overrides: make(map[string]*override), closing: make(map[*Endpoint]*time.Timer),
+	}
+	empty, _ := balance.New(balance.Config{}, nil, nil) // nothing to be wrong with
+	s.roster.Store(&roster{picker: empty, members: s.health.View(time.Now()).Members()})
+	return s
+}
+
+// Destruct implements caddy.Destructor. No config has the cluster any more.
+func (s *state) Destruct() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.overrides {
+		o.stop()
+	}
+	for _, timer := range s.closing {
+		timer.Stop()
+	}
+	return nil
+}
+
+// look returns the roster and the view that fit each other, and that the endpoints show.
+func (s *state) look(now time.Time) (*roster, *health.View) {
+	for {
+		r, v := s.roster.Load(), s.health.View(now)
+		if v.Members() == r.members && v.Version() == r.applied.Load() {
+			return r, v
+		}
+		s.mu.Lock()
+		s.apply(now)
+		s.mu.Unlock()
+	}
+}
+
+// apply makes the endpoints show what the view says. The caller holds mu.
+func (s *state) apply(now time.Time) {
+	r, v := s.roster.Load(), s.health.View(now)
+	if v.Members() != r.members || v.Version() == r.applied.Load() {
+		return
+	}
+	for i, e := range r.endpoints {
+		e.live.SetShare(int(v.Effective(i) / max(r.weights[i], 1)))
+		if v.Offers(i) {
+			e.live.Unbar(balance.Down)
+		} else {
+			e.live.Bar(balance.Down)
+		}
+	}
+	r.applied.Store(v.Version())
+}
+
+// stirred wakes the keeper if there is something to tell.
+func (s *state) stirred() {
+	if s.health.EventsReady() {
+		s.poke()
+	}
+}
+
+// poke wakes the keeper.
+func (s *state) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ruler returns the cluster that rules; nil if none has started. The caller holds mu.
+func (s *state) ruler() *Cluster {
+	if len(s.running) == 0 {
+		return nil
+	}
+	return s.running[len(s.running)-1]
+}
+
+// install makes the settings and members of a cluster count. The caller holds mu.
+func (s *state) install(c *Cluster) error {
+	now := time.Now()
+	s.health.Configure(&c.set.policy, now)
+	s.forgetFound(c)
+	return s.seat(c, now)
+}
+
+// forgetFound drops the answers of sources that the cluster doesn't have.
+func (s *state) forgetFound(c *Cluster) {
+	for identity := range s.found {
+		if !slices.ContainsFunc(c.set.sources, func(src discovery.Source) bool { return src.Identity() == identity }) {
+			delete(s.found, identity)
+		}
+	}
+}
+
+// seat makes a roster of the members that a cluster has by now. If that isn't possible, the roster stays what it was.
+// The caller holds mu.
+func (s *state) seat(c *Cluster, now time.Time) error {
+	members := s.members(c)
+	r := &roster{}
+	list := make([]balancers.Endpoint, 0, len(members))
+	for i := range members {
+		e := s.endpoint(members[i].address)
+		r.endpoints = append(r.endpoints, e)
+		r.weights = append(r.weights, s.weight(&members[i]))
+		list = append(list, balancers.Endpoint{
+			Key: e.text, Weight: int(r.weights[i]), Tier: int(members[i].tier), Live: &e.live,
+		})
+	}
+	var err error
+	if r.picker, err = c.set.balancer.Prepare(list, s.roster.Load().picker); err != nil {
+		return err
+	}
+	if err := s.health.SetMembers(healthMembers(members), now); err != nil {
+		return err
+	}
+	for i, e := range r.endpoints {
+		e.health.Store(s.health.Endpoint(e.text))
+		e.trusted.Store(members[i].trusted)
+	}
+	r.members = s.health.View(now).Members()
+	s.roster.Store(r)
+	s.forgetEndpoints()
+	s.apply(now)
+	s.poke()
+	return nil
+}
+
+// endpoint returns the endpoint of an address, new or known. The caller holds mu.
+func (s *state) endpoint(a address) *Endpoint {
+	key := a.String()
+	e := s.endpoints[key]
+	if e == nil {
+		e = newEndpoint(a)
+		s.endpoints[key] = e
+	}
+	return e
+}
+
+// forgetEndpoints drops the endpoints that health has forgotten. The caller holds mu.
+func (s *state) forgetEndpoints() {
+	for key := range s.endpoints {
+		if s.health.Endpoint(key) == nil {
+			delete(s.endpoints, key)
+		}
+	}
+}
+
+// weight returns the weight of a member, as it is ordered by hand or configured. The caller holds mu.
+func (s *state) weight(m *seatedMember) uint32 {
+	if o := s.overrides[m.address.String()]; o != nil && o.weight > 0 {
+		return o.weight
+	}
+	return max(m.weight, 1)
+}
