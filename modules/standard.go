@@ -14,4 +14,5 @@ import (
 	_ "github.com/caddy-sluice/sluice/l4sni/explain"
 	_ "github.com/caddy-sluice/sluice/l4sni/listener"
 	_ "github.com/caddy-sluice/sluice/modules/adminapi"
+	_ "github.com/caddy-sluice/sluice/modules/healthchecks"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -78,6 +79,42 @@ func (s *Security) secure(ctx context.Context, conn net.Conn, target *Target, al
 		client.Config.NextProtos = alpn
 	}
 	return client.Handshake(ctx, conn, target.Host)
+}
+
+// OptionalTLS says whether a check speaks TLS, and how.
+type OptionalTLS struct {
+	// Whether to speak TLS. Default: as the cluster does; `true` if `server_name`, `ca_file` or `verify` is given.
+	TLS *bool `json:"tls,omitempty"`
+
+	Security
+}
+
+// load reads what the settings name.
+func (o *OptionalTLS) load() error {
+	if o.TLS != nil && !*o.TLS && o.given() {
+		return errors.New("tls: is off, so server_name, ca_file and verify have no meaning")
+	}
+	return o.Security.load()
+}
+
+// on says whether to speak TLS with the target.
+func (o *OptionalTLS) on(target *Target) bool {
+	if o.TLS != nil {
+		return *o.TLS
+	}
+	return target.TLS != nil || o.given()
+}
+
+// begin makes a handshake if TLS is spoken, and returns the connection to go on with.
+func (o *OptionalTLS) begin(ctx context.Context, conn net.Conn, target *Target, protocol string) (net.Conn, error) {
+	if !o.on(target) {
+		return conn, nil
+	}
+	secured, err := o.secure(ctx, conn, target, protocol)
+	if err != nil {
+		return nil, err
+	}
+	return secured, nil
 }
 
 // replace returns a text with the placeholders in it replaced, for a field with this name.

@@ -2,18 +2,16 @@ package healthchecks
 
 import (
 	"context"
-	"fmt"
 	"net"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
 func init() {
 	caddy.RegisterModule(&TLS{})
 }
-
-// maxProtocol is the longest name that ALPN has room for, in bytes (RFC 7301 §3.1).
-const maxProtocol = 255
 
 // TLS is the check `tls`: the endpoint completes a TLS handshake.
 type TLS struct {
@@ -35,10 +33,8 @@ func (t *TLS) Provision(caddy.Context) error {
 	if err := t.Connection.check(); err != nil {
 		return err
 	}
-	for i, name := range t.ALPN {
-		if name == "" || len(name) > maxProtocol {
-			return fmt.Errorf("alpn %d: %q must have 1 to %d bytes", i, name, maxProtocol)
-		}
+	if err := upstreamtls.CheckALPN(t.ALPN); err != nil {
+		return err
 	}
 	return t.load()
 }

@@ -70,7 +70,12 @@ func (t *TLS) check() error {
 	if timeout != 0 && (timeout < minHandshakeTimeout || timeout > maxHandshakeTimeout) {
 		return fmt.Errorf("handshake_timeout: %v is out of range, %v to %v", timeout, minHandshakeTimeout, maxHandshakeTimeout)
 	}
-	for i, name := range t.ALPN {
+	return CheckALPN(t.ALPN)
+}
+
+// CheckALPN refuses names that no hello can carry.
+func CheckALPN(names []string) error {
+	for i, name := range names {
 		if name == "" || len(name) > maxProtocol {
 			return fmt.Errorf("alpn %d: %q must have 1 to %d bytes", i, name, maxProtocol)
 		}
