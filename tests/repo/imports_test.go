@@ -100,9 +100,9 @@ var rules = []rule{
 		allow:    append([]string{caddyPath, configPath, caddyfilePath, httpPath + "/reverseproxy"}, ours("caddyfile/args")...),
 	},
 	{
-		name:     "checks take PROXY headers from their library",
+		name:     "checks take PROXY headers and the rules of HTTP from their libraries",
 		packages: []string{"modules/healthchecks"},
-		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto", httpPath + "/reverseproxy"}),
+		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto", "golang.org/x/net/http/httpguts"}),
 	},
 	{
 		name:     "balancers know nothing but how to choose",
@@ -116,6 +116,11 @@ var rules = []rule{
 		allow: append([]string{caddyPath, configPath, caddyfilePath, zapPath, promPath, eventsPath, httpPath + "/reverseproxy"},
 			ours("internal/balance", "internal/guarddial", "internal/health", "internal/netguard", "internal/prom", "caddyfile/args",
 				"modules/balancers", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/upstreamtls")...),
+	},
+	{
+		name:     "discovery speaks DNS, and asks modules of Caddy's reverse proxy",
+		packages: []string{"modules/discovery"},
+		allow:    slices.Concat(host, []string{httpPath, httpPath + "/reverseproxy", "github.com/miekg/dns"}),
 	},
 	{name: "what modules share knows none of them", packages: []string{"modules/*"}, allow: host},
 	{
@@ -136,7 +141,7 @@ var rules = []rule{
 		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto"}),
 	},
 	{name: "layer-4 modules know neither each other nor the HTTP app", packages: []string{"l4sni", "l4filters/*"}, allow: host},
-	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...", "modules/adminapi")...)},
+	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...", "modules/adminapi", "modules/healthchecks")...)},
 	{name: "the root imports the list", packages: []string{""}, allow: ours("modules")},
 	{name: "a Caddy with everything in it", packages: []string{"xcaddy"}, allow: []string{module, caddyPath + "/cmd", caddyPath + "/modules/standard", "github.com/mholt/caddy-l4"}},
 	{
