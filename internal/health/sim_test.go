@@ -46,7 +46,7 @@ func TestSimulation(t *testing.T) {
 	t.Logf("seen: %+v", seen)
 	checkSeen(t, "stance", seen.stances[:])
 	checkSeen(t, "reason", seen.reasons[:])
-	checkSeen(t, "refusal", seen.refusals[:])
+	checkSeen(t, "refusal", seen.refusals[:NoEndpoint]) // that one is the shell's
 	checkSeen(t, "reason to stop", seen.whys[:])
 	checkSeen(t, "thing", []int{seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events})
 }

@@ -23,7 +23,9 @@ func (p policy) Prepare(endpoints []balancers.Endpoint, before balancers.Picker)
 	return balance.New(p.Config, endpoints, set)
 }
 
-func (p policy) Traits() balancers.Traits { return balancers.Traits{Key: p.key, Ramps: p.Policy.Ramps()} }
+func (p policy) Traits() balancers.Traits {
+	return balancers.Traits{Key: p.key, Ramps: p.Policy.Ramps()}
+}
 
 // static returns members at addresses of a test network, with these weights.
 func static(weights ...uint32) []member {

@@ -12,13 +12,13 @@ import (
 
 // Config is a cluster as it is configured.
 type Config struct {
-	// The endpoints that are known. At least one, or a `discover`.
+	// The endpoints that are known: at least one, or a `discover`, and at most 10000. None may be listed twice.
 	Endpoints []EndpointConfig `json:"endpoints,omitempty"`
 
 	// Where more endpoints are found. An address that is also in `endpoints` is that endpoint.
 	Discover []discovery.Discover `json:"discover,omitempty"`
 
-	// How an endpoint is chosen. Default: `p2c`.
+	// How an endpoint is chosen. The endpoints must suit it: their number the table of `maglev`. Default: `p2c`.
 	BalanceRaw json.RawMessage `json:"balance,omitempty" caddy:"namespace=sluice.balancers inline_key=policy"`
 
 	// What happens when too few endpoints are available, see `panic_threshold`: `fail_open` uses all, whatever is known
@@ -51,7 +51,7 @@ type Config struct {
 	Retry *Retry `json:"retry,omitempty"`
 
 	// How long one attempt of a request may take until the first byte of the answer. It holds for requests that can be
-	// sent again. Range: `1ms` to `1d`. Default: no limit. No placeholders.
+	// sent again. Range: `1ms` to `1d`, and not above `request_timeout`. Default: no limit. No placeholders.
 	PerTryTimeout caddy.Duration `json:"per_try_timeout,omitempty"`
 
 	// How long a request may take, with all its attempts. Range: `1ms` to `1d`. Default: no limit. No placeholders.
@@ -83,8 +83,8 @@ type EndpointConfig struct {
 	// whose addresses are tried in their order. Required. Placeholders such as `{env.NAME}` are replaced at load.
 	Address string `json:"address,omitempty"`
 
-	// Its share of the load, beside those of the others. Range: 1 to 1048576. Default: 1. No placeholders.
-	Weight int `json:"weight,omitempty"`
+	// Its share of the load, beside those of the others. Range: 1 to 65535. Default: 1. No placeholders.
+	Weight *int `json:"weight,omitempty"`
 
 	// Whether it serves only when none of the others is available.
 	Backup bool `json:"backup,omitempty"`
@@ -99,10 +99,10 @@ type SlowStart struct {
 	Window caddy.Duration `json:"window,omitempty"`
 
 	// The percentage of the weight to begin with. Range: 1 to 100. Default: 10. No placeholders.
-	MinPercent int `json:"min_percent,omitempty"`
+	MinPercent *int `json:"min_percent,omitempty"`
 
 	// Bends the growth: 1 is a line, more lets it grow faster at first. Range: 1 to 10. Default: 1. No placeholders.
-	Aggression float64 `json:"aggression,omitempty"`
+	Aggression *float64 `json:"aggression,omitempty"`
 
 	// Whether the weight grows after an ejection too.
 	AfterEjection bool `json:"after_ejection,omitempty"`
@@ -113,16 +113,17 @@ type Health struct {
 	// How often an endpoint is checked. Range: `100ms` to `1d`. Default: `5s`. No placeholders.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
-	// How long a check may take: less than the interval. Default: `2s`, or half of a shorter interval. No placeholders.
+	// How long a check may take. Range: `1ms` to less than the interval. Default: `2s`, or half of an interval below `4s`.
+	// No placeholders.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// How many checks in a row must pass before an unhealthy endpoint is healthy. Range: 1 to 1000. Default: 2. No
 	// placeholders.
-	Rise int `json:"rise,omitempty"`
+	Rise *int `json:"rise,omitempty"`
 
 	// How many checks in a row must fail before a healthy endpoint is unhealthy. Range: 1 to 1000. Default: 3. No
 	// placeholders.
-	Fall int `json:"fall,omitempty"`
+	Fall *int `json:"fall,omitempty"`
 
 	// The check. Required.
 	CheckRaw json.RawMessage `json:"check,omitempty" caddy:"namespace=sluice.health_checks inline_key=type"`
@@ -131,25 +132,25 @@ type Health struct {
 // Passive counts what becomes of requests and connections, into the same streaks as active checks.
 type Passive struct {
 	// How many in a row must fail before a healthy endpoint is unhealthy. Range: 1 to 1000. Default: 5. No placeholders.
-	Fall int `json:"fall,omitempty"`
+	Fall *int `json:"fall,omitempty"`
 
 	// How many in a row must succeed before an unhealthy endpoint is healthy. Range: 1 to 1000. Default: 2; 1 without
 	// active checks. No placeholders.
-	Rise int `json:"rise,omitempty"`
+	Rise *int `json:"rise,omitempty"`
 
 	// The statuses of answers that are failures: codes such as `503`, classes such as `5xx`, ranges such as `500-503`.
 	// Default: `5xx`. No placeholders.
 	UnhealthyStatus []string `json:"unhealthy_status,omitempty"`
 
 	// How long an unhealthy endpoint rests, in a cluster without active checks, before one request is let through as a
-	// trial. Range: `1ms` to `1d`. Default: `30s`. No placeholders.
+	// trial. Range: `1ms` to `1d`. Default: `30s`. Refused with active checks. No placeholders.
 	RetryAfter caddy.Duration `json:"retry_after,omitempty"`
 }
 
 // Outlier says when endpoints are ejected.
 type Outlier struct {
 	// How many failures in a row lead to an ejection. Range: 1 to 1000. Default: 5. No placeholders.
-	ConsecutiveFailures int `json:"consecutive_failures,omitempty"`
+	ConsecutiveFailures *int `json:"consecutive_failures,omitempty"`
 
 	// How long an ejection lasts. Range: `1ms` to `1d`. Default: `30s`. No placeholders.
 	EjectionTime caddy.Duration `json:"ejection_time,omitempty"`
@@ -160,13 +161,13 @@ type Outlier struct {
 
 	// The largest percentage of endpoints that are ejected at a time, the new one counted. Range: 1 to 100. Default: 50.
 	// No placeholders.
-	MaxEjectionPercent int `json:"max_ejection_percent,omitempty"`
+	MaxEjectionPercent *int `json:"max_ejection_percent,omitempty"`
 
 	// The statuses of answers that are failures, as in `passive`. Default: none, only failures to get an answer count.
 	// No placeholders.
 	FailureStatus []string `json:"failure_status,omitempty"`
 
-	// Whether an active check that passes ends the ejection.
+	// Whether an active check that passes ends the ejection. Refused without active checks.
 	CheckUnejects bool `json:"check_unejects,omitempty"`
 }
 
@@ -206,16 +207,17 @@ type Retry struct {
 	// The statuses of answers that are tried again, as in `passive`. Default: none. No placeholders.
 	Status []string `json:"status,omitempty"`
 
-	// The methods of requests that are tried again. Default: GET, HEAD, OPTIONS. No placeholders.
+	// The methods of requests that are tried again: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PROPFIND, PUT, REPORT, TRACE.
+	// Default: GET, HEAD, OPTIONS. No placeholders.
 	Methods []string `json:"methods,omitempty"`
 
 	// The wait before a retry: at random up to BackoffBase, twice that before the next one, and so on up to BackoffCap.
-	// Range: `1ms` to `1d`. Default: `25ms` and `1s`. No placeholders.
+	// Range: `1ms` to `1d`. Default: `25ms`, and `1s` or a larger BackoffBase. No placeholders.
 	BackoffBase caddy.Duration `json:"backoff_base,omitempty"`
 	BackoffCap  caddy.Duration `json:"backoff_cap,omitempty"`
 
 	// The percentage of the requests under way that may be retries. Range: 1 to 100. Default: 20. No placeholders.
-	BudgetPercent int `json:"budget_percent,omitempty"`
+	BudgetPercent *int `json:"budget_percent,omitempty"`
 
 	// How many retries may go on however few requests there are. Range: 0 to 1000. Default: 3. No placeholders.
 	BudgetMin *int `json:"budget_min,omitempty"`

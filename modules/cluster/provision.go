@@ -8,4 +8,6 @@ import (
 	"github.com/caddy-sluice/sluice/internal/netguard"
 )
 
-func (c *Config) provision(ctx caddy.Context, guard netguard.Mode) (*settings, error) { return nil, errors.New("not yet") }
+func (c *Config) provision(ctx caddy.Context, guard netguard.Mode) (*settings, error) {
+	return nil, errors.New("not yet")
+}
