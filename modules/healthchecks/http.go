@@ -119,7 +119,7 @@ func (h *HTTP) exchange(conn net.Conn, request *http.Request) error {
 		return fmt.Errorf("writing request: %w", err)
 	}
 	limited := &io.LimitedReader{R: conn, N: maxHead}
-	response, err := h.readHead(bufio.NewReader(limited), request)
+	response, err := readHead(bufio.NewReader(limited), request) //nolint:bodyclose // closing it would read the rest of the body
 	switch {
 	case err != nil && limited.N == 0:
 		return fmt.Errorf("reading answer: its head is longer than %d bytes", maxHead)
@@ -143,7 +143,7 @@ func (h *HTTP) exchange(conn net.Conn, request *http.Request) error {
 
 // readHead reads the head of the final answer: interim ones before it (RFC 9110 §15.2) are passed over, but for a switch
 // to another protocol, which is final.
-func (h *HTTP) readHead(reader *bufio.Reader, request *http.Request) (*http.Response, error) {
+func readHead(reader *bufio.Reader, request *http.Request) (*http.Response, error) {
 	for {
 		response, err := http.ReadResponse(reader, request)
 		if err != nil || response.StatusCode >= 200 || response.StatusCode == http.StatusSwitchingProtocols {
