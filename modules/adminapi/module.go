@@ -1,4 +1,5 @@
-// Package adminapi shows and ends the connections of the process through Caddy's admin endpoint.
+// Package adminapi shows and ends the connections of the process through Caddy's admin endpoint, and shows its clusters
+// and changes their endpoints.
 package adminapi
 
 import (
@@ -25,8 +26,8 @@ const (
 	pathHealthy  = "/sluice/healthy"
 )
 
-// API is the part of the admin endpoint below `/sluice/`. Sessions belong to the process and not to a config, so that
-// one which was refused is never seen here.
+// API is the part of the admin endpoint below `/sluice/`. Sessions and what is known about clusters belong to the process
+// and not to a config, so that one which was refused is never seen here.
 type API struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -42,7 +43,10 @@ func (a *API) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: pathSessions, Handler: caddy.AdminHandlerFunc(a.sessions)},
 		{Pattern: pathSession, Handler: caddy.AdminHandlerFunc(a.session)},
+		{Pattern: pathClusters, Handler: caddy.AdminHandlerFunc(a.clusters)},
+		{Pattern: pathCluster, Handler: caddy.AdminHandlerFunc(a.cluster)},
 		{Pattern: pathHealthy, Handler: caddy.AdminHandlerFunc(a.healthy)},
+		{Pattern: pathReady, Handler: caddy.AdminHandlerFunc(a.ready)},
 	}
 }
 

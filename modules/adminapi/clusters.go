@@ -1,0 +1,168 @@
+package adminapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/modules/cluster"
+)
+
+// The paths about clusters.
+const (
+	pathClusters  = "/sluice/clusters"
+	pathCluster   = "/sluice/clusters/"
+	pathReady     = "/sluice/ready"
+	pathEndpoints = "/endpoints/"
+)
+
+// maxChange is how long the body of a PATCH may be. The longest that makes sense has a hundred bytes.
+const maxChange = 4 << 10
+
+// clusters lists the clusters of the config that has started.
+func (*API) clusters(w http.ResponseWriter, r *http.Request) error {
+	if err := plain(w, r, http.MethodGet); err != nil {
+		return err
+	}
+	return answer(w, map[string]any{"clusters": cluster.Statuses()})
+}
+
+// cluster shows one cluster, or changes an endpoint of it.
+func (a *API) cluster(w http.ResponseWriter, r *http.Request) error {
+	name, address, ofEndpoint := strings.Cut(strings.TrimPrefix(r.URL.Path, pathCluster), pathEndpoints)
+	if ofEndpoint {
+		return a.endpoint(w, r, name, address)
+	}
+	if err := plain(w, r, http.MethodGet); err != nil {
+		return err
+	}
+	status, ok := cluster.StatusOf(name)
+	if !ok {
+		return failure(http.StatusNotFound, fmt.Errorf("%w: %q", cluster.ErrNoCluster, name))
+	}
+	return answer(w, status)
+}
+
+// endpoint orders something for an endpoint, or takes it back, and shows the endpoint.
+func (*API) endpoint(w http.ResponseWriter, r *http.Request, name, address string) (err error) {
+	if err := plain(w, r, http.MethodGet, http.MethodPatch, http.MethodDelete); err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodPatch:
+		var change cluster.Change
+		if change, err = readChange(r.Body); err == nil {
+			err = cluster.Override(name, address, change)
+		}
+	case http.MethodDelete:
+		err = cluster.Restore(name, address)
+	}
+	if err != nil {
+		return failure(statusOf(err), fmt.Errorf("cluster %q, endpoint %q: %w", name, address, err))
+	}
+	status, _ := cluster.StatusOf(name)
+	for i := range status.Endpoints {
+		if status.Endpoints[i].Address == address {
+			return answer(w, status.Endpoints[i])
+		}
+	}
+	return failure(http.StatusNotFound, fmt.Errorf("cluster %q has no endpoint %q", name, address))
+}
+
+// statusOf returns the status for an error of an order.
+func statusOf(err error) int {
+	for _, missing := range []error{cluster.ErrNoCluster, cluster.ErrNoEndpoint, cluster.ErrNoOverride} {
+		if errors.Is(err, missing) {
+			return http.StatusNotFound
+		}
+	}
+	return http.StatusBadRequest
+}
+
+// readChange reads the body of a PATCH: `weight`, `state` and `deadline`, each at most once, and nothing else.
+func readChange(body io.Reader) (change cluster.Change, err error) {
+	var given struct {
+		Weight   *uint32 `json:"weight"`
+		State    *string `json:"state"`
+		Deadline *string `json:"deadline"`
+	}
+	text, err := io.ReadAll(io.LimitReader(body, maxChange+1))
+	if err != nil || len(text) > maxChange {
+		return change, fmt.Errorf("the body must have at most %d bytes", maxChange)
+	}
+	if err := caddy.StrictUnmarshalJSON(text, &given); err != nil {
+		return change, fmt.Errorf(`the body must be like {"weight":3} or {"state":"drain","deadline":"30s"}: %w`, err)
+	}
+	if given.Weight == nil && given.State == nil {
+		return change, errors.New("the body must have weight or state")
+	}
+	change.Weight = given.Weight
+	if given.State != nil {
+		if change.State = *given.State; change.State == "" {
+			return change, errors.New("state is empty: DELETE takes back what was ordered")
+		}
+	}
+	if given.Deadline != nil {
+		if change.Deadline, err = caddy.ParseDuration(*given.Deadline); err != nil || change.Deadline <= 0 {
+			return change, fmt.Errorf("deadline: %q is not a positive duration", *given.Deadline)
+		}
+	}
+	return change, nil
+}
+
+// readiness is the answer to whether the process can serve.
+type readiness struct {
+	// Status is `ok`; `degraded` if a cluster has no endpoint that is available, `draining` if the process is to exit.
+	Status   string             `json:"status"`
+	Clusters []clusterReadiness `json:"clusters"`
+}
+
+// clusterReadiness is one cluster.
+type clusterReadiness struct {
+	Name    string `json:"name"`
+	Healthy int    `json:"healthy"`
+	Total   int    `json:"total"`
+}
+
+// ready says whether each cluster has an endpoint that is available, and that the process isn't about to exit.
+func (*API) ready(w http.ResponseWriter, r *http.Request) error {
+	if err := plain(w, r, http.MethodGet, http.MethodHead); err != nil {
+		return err
+	}
+	is := readiness{Status: "ok", Clusters: []clusterReadiness{}}
+	for _, c := range cluster.Statuses() {
+		is.Clusters = append(is.Clusters, clusterReadiness{c.Name, c.Healthy, c.Total})
+		if c.Healthy == 0 {
+			is.Status = "degraded"
+		}
+	}
+	if caddy.Exiting() {
+		is.Status = "draining"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if is.Status != "ok" {
+		w.Header().Set("Retry-After", fmt.Sprint(int(readyAgain.Seconds())))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	return json.NewEncoder(w).Encode(is)
+}
+
+// readyAgain is when it makes sense to ask again: checks are some seconds apart.
+const readyAgain = 5 * time.Second
+
+// plain refuses other methods, and parameters.
+func plain(w http.ResponseWriter, r *http.Request, methods ...string) error {
+	if err := allow(w, r, methods...); err != nil {
+		return err
+	}
+	if r.URL.RawQuery != "" {
+		return failure(http.StatusBadRequest, fmt.Errorf("%s takes no parameters", r.URL.Path))
+	}
+	return nil
+}
