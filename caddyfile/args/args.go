@@ -43,6 +43,16 @@ func One(d *caddyfile.Dispenser) (string, error) {
 	return value, nil
 }
 
+// Word returns the option's only argument, which is one of words.
+func Word(d *caddyfile.Dispenser, words ...string) (string, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err == nil && !slices.Contains(words, value) {
+		err = d.Errf("%s: %q is not known; must be one of %s", name, value, strings.Join(words, ", "))
+	}
+	return value, err
+}
+
 // Many returns the option's arguments, at least one.
 func Many(d *caddyfile.Dispenser) ([]string, error) {
 	name := d.Val()
@@ -93,7 +103,10 @@ func duration(d *caddyfile.Dispenser, name, value string) (caddy.Duration, error
 }
 
 // Bytes returns the option's only argument as a number of bytes: 65536, 64KiB, 64KB.
-func Bytes(d *caddyfile.Dispenser) (int64, error) {
+func Bytes(d *caddyfile.Dispenser) (int64, error) { return BytesFrom(d, 1) }
+
+// BytesFrom is Bytes for numbers that are at least least: 0 where zero isn't the default in JSON.
+func BytesFrom(d *caddyfile.Dispenser, least uint64) (int64, error) {
 	name := d.Val()
 	value, err := One(d)
 	if err != nil {
@@ -103,7 +116,7 @@ func Bytes(d *caddyfile.Dispenser) (int64, error) {
 	if err != nil {
 		return 0, d.Errf("%s: %q is not a size, such as 32768 or 64KiB", name, value)
 	}
-	if n == 0 || n > math.MaxInt64 {
+	if n < least || n > math.MaxInt64 {
 		return 0, d.Errf("%s: %q is out of range", name, value)
 	}
 	return int64(n), nil
@@ -123,14 +136,18 @@ func Int(d *caddyfile.Dispenser) (int64, error) {
 	return n, nil
 }
 
-// Number is Int for what has its place in an int: up to 1000000000.
-func Number(d *caddyfile.Dispenser) (int, error) {
+// Number is Int for what has its place in an int, and is at least least: 1 where zero stands for the default in JSON.
+func Number(d *caddyfile.Dispenser, least int) (int, error) {
 	name := d.Val()
-	n, err := Int(d)
-	if err == nil && n > maxNumber {
-		err = d.Errf("%s: %d is out of range", name, n)
+	value, err := One(d)
+	if err != nil {
+		return 0, err
 	}
-	return int(n), err
+	n, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || n > maxNumber || int(n) < least {
+		return 0, d.Errf("%s: %q is not a number from %d to %d", name, value, least, maxNumber)
+	}
+	return int(n), nil
 }
 
 // maxNumber fits an int on every system.

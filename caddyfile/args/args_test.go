@@ -40,8 +40,16 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 		value, err := Int(d)
 		return fmt.Sprint(value), err
 	case "Number":
-		value, err := Number(d)
+		value, err := Number(d, 1)
 		return fmt.Sprint(value), err
+	case "Number from 0":
+		value, err := Number(d, 0)
+		return fmt.Sprint(value), err
+	case "Bytes from 0":
+		value, err := BytesFrom(d, 0)
+		return fmt.Sprint(value), err
+	case "Word":
+		return Word(d, "up", "down")
 	case "Percent":
 		value, err := Percent(d, 1)
 		return fmt.Sprint(value), err
@@ -77,6 +85,9 @@ func TestArguments(t *testing.T) {
 		{"Int", "opt 9223372036854775807", "9223372036854775807"},
 		{"Number", "opt 1", "1"},
 		{"Number", "opt 1000000000", "1000000000"},
+		{"Number from 0", "opt 0", "0"},
+		{"Bytes from 0", "opt 0", "0"},
+		{"Word", "opt down", "down"},
 		{"Percent", "opt 1%", "1"},
 		{"Percent", "opt 10000%", "10000"},
 		{"Percent from 0", "opt 0%", "0"},
@@ -124,8 +135,14 @@ func TestErrors(t *testing.T) {
 		{"Int", "opt 9223372036854775808", "is not a positive number"},
 		{"Int", "opt 1 2", `opt takes one argument, got also "2"`},
 		{"Number", "opt", "opt needs an argument"},
-		{"Number", "opt 0", `opt: "0" is not a positive number`},
-		{"Number", "opt 1000000001", "opt: 1000000001 is out of range"},
+		{"Number", "opt 0", `opt: "0" is not a number from 1 to 1000000000`},
+		{"Number", "opt 1000000001", `opt: "1000000001" is not a number from 1 to 1000000000`},
+		{"Number", "opt 1.5", `opt: "1.5" is not a number from 1 to 1000000000`},
+		{"Number from 0", "opt -1", `opt: "-1" is not a number from 0 to 1000000000`},
+		{"Bytes from 0", "opt -1", "opt: "},
+		{"Word", "opt", "opt needs an argument"},
+		{"Word", "opt Up", `opt: "Up" is not known; must be one of up, down`},
+		{"Word", "opt up down", `opt takes one argument, got also "down"`},
 		{"Percent", "opt", "opt needs an argument"},
 		{"Percent", "opt 20", `opt: "20" is not a percentage, such as 20%`},
 		{"Percent", "opt %", `opt: "%" is not a percentage, such as 20%`},

@@ -211,7 +211,7 @@ func TestCaddyfile(t *testing.T) {
 		{"maglev user", "", `maglev: key: "user": must be client_ip`},
 		{"ring_hash header", "", `ring_hash: key: "header": header needs a name, at Testfile:1`},
 		{"maglev uri {\ntable_size 65536\n}", "", "table_size 65536: invalid option: want a prime, such as 65537, at Testfile:2"},
-		{"maglev uri {\ntable_size 0\n}", "", `table_size: "0" is not a positive number, at Testfile:2`},
+		{"maglev uri {\ntable_size 0\n}", "", `table_size: "0" is not a number from 1 to 1000000000, at Testfile:2`},
 		{"maglev uri {\nbalance_factor 125\n}", "", `balance_factor: "125" is not a percentage, such as 20%, at Testfile:2`},
 		{"maglev uri {\nbalance_factor 0%\n}", "", `balance_factor: "0%" is out of range, at Testfile:2`},
 		{"maglev uri {\nbalance_factor 90%\n}", "", "balance_factor 90: invalid option: want 100 to 10000, at Testfile:2"},

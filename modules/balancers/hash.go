@@ -85,7 +85,7 @@ func (m *Maglev) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return unmarshalHash(d, &m.Key, func(d *caddyfile.Dispenser) (err error) {
 		switch d.Val() {
 		case "table_size":
-			m.TableSize, err = args.Number(d)
+			m.TableSize, err = args.Number(d, 1)
 		case "balance_factor":
 			m.BalanceFactor, err = args.Percent(d, 1)
 		default:
@@ -105,7 +105,7 @@ func (r *RingHash) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return unmarshalHash(d, &r.Key, func(d *caddyfile.Dispenser) (err error) {
 		switch d.Val() {
 		case "ring_points":
-			r.RingPoints, err = args.Number(d)
+			r.RingPoints, err = args.Number(d, 1)
 		case "balance_factor":
 			r.BalanceFactor, err = args.Percent(d, 1)
 		default:

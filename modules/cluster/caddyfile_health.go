@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/modules/healthchecks"
+)
+
+// unmarshal reads the active checks. Options that all checks have stand in the same block as those of the check. Syntax:
+//
+//	health <check> [<arguments...>] {
+//		interval <duration>
+//		timeout  <duration>
+//		rise     <number>
+//		fall     <number>
+//		<options of the check>
+//	}
+func (h *Health) unmarshal(d *caddyfile.Dispenser) error {
+	option := d.Token()
+	name, err := guest(d, healthchecks.Namespace, "a check")
+	if err != nil {
+		return err
+	}
+	common, check := splitCheck(option, d.NextSegment())
+	common.Next() // consume option name
+	if err := args.Options(common, h.unmarshalOption); err != nil {
+		return err
+	}
+	check.Next() // to the name, for which UnmarshalModule looks
+	module, err := caddyfile.UnmarshalModule(check, healthchecks.Namespace+"."+name)
+	if err != nil {
+		return err
+	}
+	h.CheckRaw = caddyconfig.JSONModuleObject(module, "type", name, nil)
+	return nil
+}
+
+// commonOptions are those that all checks have.
+var commonOptions = []string{"interval", "timeout", "rise", "fall"}
+
+// splitCheck gives the common options to one dispenser, behind the option's token, and the rest to the other one.
+func splitCheck(option caddyfile.Token, segment caddyfile.Segment) (common, check *caddyfile.Dispenser) {
+	d := caddyfile.NewDispenser(segment)
+	d.Next() // consume check name
+	head := segment[:1+len(d.RemainingArgs())]
+	var ours, theirs caddyfile.Segment
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if slices.Contains(commonOptions, d.Val()) {
+			ours = append(ours, d.NextSegment()...)
+		} else {
+			theirs = append(theirs, d.NextSegment()...)
+		}
+	}
+	if len(segment) == len(head) {
+		return caddyfile.NewDispenser(caddyfile.Segment{option}), caddyfile.NewDispenser(head)
+	}
+	opening, closing := segment[len(head)], segment[len(segment)-1]
+	block := func(before, inside caddyfile.Segment) *caddyfile.Dispenser {
+		if len(inside) == 0 {
+			return caddyfile.NewDispenser(before)
+		}
+		return caddyfile.NewDispenser(slices.Concat(before, caddyfile.Segment{opening}, inside, caddyfile.Segment{closing}))
+	}
+	return block(caddyfile.Segment{option}, ours), block(head, theirs)
+}
+
+// unmarshalOption reads the common option at which d stands.
+func (h *Health) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "interval":
+		h.Interval, err = args.Duration(d)
+	case "timeout":
+		h.Timeout, err = args.Duration(d)
+	case "rise":
+		h.Rise, err = numberFrom(d, 1)
+	case "fall":
+		h.Fall, err = numberFrom(d, 1)
+	}
+	return err
+}
+
+// unmarshalOption reads the option at which d stands.
+func (p *Passive) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "fall":
+		p.Fall, err = numberFrom(d, 1)
+	case "rise":
+		p.Rise, err = numberFrom(d, 1)
+	case "unhealthy_status":
+		p.UnhealthyStatus, err = args.Many(d)
+	case "retry_after":
+		p.RetryAfter, err = args.Duration(d)
+	default:
+		err = d.Errf("unrecognized option %q: expected fall, rise, unhealthy_status or retry_after", d.Val())
+	}
+	return err
+}
+
+// unmarshalOption reads the option at which d stands.
+func (o *Outlier) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "consecutive_failures":
+		o.ConsecutiveFailures, err = numberFrom(d, 1)
+	case "ejection_time":
+		o.EjectionTime, err = args.Duration(d)
+	case "max_ejection_time":
+		o.MaxEjectionTime, err = args.Duration(d)
+	case "max_ejection_percent":
+		o.MaxEjectionPercent, err = numberFrom(d, 1)
+	case "failure_status":
+		o.FailureStatus, err = args.Many(d)
+	case "check_unejects":
+		o.CheckUnejects, err = true, args.None(d)
+	default:
+		err = d.Errf("unrecognized option %q: expected consecutive_failures, ejection_time, max_ejection_time, "+
+			"max_ejection_percent, failure_status or check_unejects", d.Val())
+	}
+	return err
+}
+
+// unmarshal reads how the weight grows. Syntax:
+//
+//	slow_start <duration> {
+//		min_percent <percent>
+//		aggression  <number>
+//		after_ejection
+//	}
+func (s *SlowStart) unmarshal(d *caddyfile.Dispenser) (err error) {
+	if s.Window, err = args.Duration(d); err != nil {
+		return err
+	}
+	return args.Options(d, s.unmarshalOption)
+}
+
+// unmarshalOption reads the option at which d stands.
+func (s *SlowStart) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+	switch d.Val() {
+	case "min_percent":
+		s.MinPercent, err = numberFrom(d, 1)
+	case "aggression":
+		s.Aggression, err = decimal(d)
+	case "after_ejection":
+		s.AfterEjection, err = true, args.None(d)
+	default:
+		err = d.Errf("unrecognized option %q: expected min_percent, aggression or after_ejection", d.Val())
+	}
+	return err
+}
+
+// decimal reads a number that may have decimals.
+func decimal(d *caddyfile.Dispenser) (*float64, error) {
+	name := d.Val()
+	value, err := args.One(d)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return nil, d.Errf("%s: %q is not a number", name, value)
+	}
+	return &n, nil
+}
