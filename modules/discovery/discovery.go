@@ -4,9 +4,17 @@ package discovery
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+)
+
+const (
+	defaultRefresh = 30 * time.Second
+	minRefresh     = time.Second
+	maxRefresh     = 24 * time.Hour
 )
 
 // Discover is one source of endpoints, of one kind: `srv`, `a` or `upstreams`.
@@ -21,26 +29,38 @@ type Discover struct {
 	// A and AAAA records, with one port.
 	A *A `json:"a,omitempty"`
 
-	// A module of Caddy's reverse proxy. It gives addresses only: no tiers, no weights.
+	// A module of Caddy's reverse proxy. It gives addresses only: no tiers, no weights. `cluster` is refused: a cluster is
+	// not found by a cluster.
 	UpstreamsRaw json.RawMessage `json:"upstreams,omitempty" caddy:"namespace=http.reverse_proxy.upstreams inline_key=source"`
 }
 
-// SRV is a name that has SRV records.
+// SRV is a name that has SRV records. Each record is one endpoint, called by the name of its target.
 type SRV struct {
-	Name      string   `json:"name,omitempty"`
+	// The name, such as `_api._tcp.example.com`. Required. Placeholders such as `{env.NAME}` are replaced at load.
+	Name string `json:"name,omitempty"`
+
+	// The name servers to ask, in this order: `host` or `host:port`, at most 8. Default: those of the system, with its
+	// search list. Placeholders such as `{env.NAME}` are replaced at load.
 	Resolvers []string `json:"resolvers,omitempty"`
 }
 
-// A is a name that has A or AAAA records.
+// A is a name that has A or AAAA records. Each address is one endpoint.
 type A struct {
-	Name      string   `json:"name,omitempty"`
-	Port      int      `json:"port,omitempty"`
+	// The name, such as `api.example.com`. Required. Placeholders such as `{env.NAME}` are replaced at load.
+	Name string `json:"name,omitempty"`
+
+	// The port of all endpoints. Range: 1 to 65535. Required. No placeholders.
+	Port int `json:"port,omitempty"`
+
+	// The name servers to ask, in this order: `host` or `host:port`, at most 8. Default: those of the system, with its
+	// search list. Placeholders such as `{env.NAME}` are replaced at load.
 	Resolvers []string `json:"resolvers,omitempty"`
 }
 
-// Endpoint is one that was found.
+// Endpoint is one that was found. What is at its address is not the operator's choice: whoever connects to it has the
+// guard judge it, also when Host is an IP address.
 type Endpoint struct {
-	// Host is an IP address without brackets, or a name. Port is its port.
+	// Host is an IP address without brackets, or a name in lower case without the last dot. Port is its port.
 	Host string
 	Port uint16
 	// Priority is that of an SRV record: the lowest are used first. Weight is 1 or more.
@@ -51,11 +71,44 @@ type Endpoint struct {
 // Source looks for endpoints.
 type Source interface {
 	// Lookup returns the endpoints of this moment, sorted, and when to look again. An error says that nothing is known:
-	// what was found before still holds. No endpoints and no error says that there are none.
+	// what was found before still holds. No endpoints and no error says that there are none. It takes ten seconds at most.
 	Lookup(ctx context.Context) (found []Endpoint, again time.Duration, err error)
 	// Identity is the same for two sources that look for the same thing, so that what one has found holds for the other.
 	Identity() string
 }
 
 // Provision checks the settings and returns the source.
-func (d *Discover) Provision(ctx caddy.Context) (Source, error) { panic("not yet") }
+func (d *Discover) Provision(ctx caddy.Context) (Source, error) {
+	if d.Refresh == 0 {
+		d.Refresh = caddy.Duration(defaultRefresh)
+	}
+	if d.Refresh < caddy.Duration(minRefresh) || d.Refresh > caddy.Duration(maxRefresh) {
+		return nil, fmt.Errorf("refresh %v is not between 1s and 1d", time.Duration(d.Refresh))
+	}
+	s := &source{refresh: time.Duration(d.Refresh), logger: ctx.Logger()}
+	var err error
+	switch {
+	case d.kinds() != 1:
+		return nil, errors.New("exactly one of srv, a and upstreams is needed")
+	case d.SRV != nil:
+		s.finder, err = d.SRV.provision()
+	case d.A != nil:
+		s.finder, err = d.A.provision()
+	default:
+		s.finder, err = d.loadUpstreams(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// kinds counts the kinds that are given.
+func (d *Discover) kinds() (n int) {
+	for _, given := range []bool{d.SRV != nil, d.A != nil, d.UpstreamsRaw != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
