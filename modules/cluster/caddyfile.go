@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -63,6 +64,18 @@ func (c *Config) UnmarshalBlock(d *caddyfile.Dispenser) error {
 	}
 	if len(c.Endpoints) == 0 && len(c.Discover) == 0 {
 		return d.Errf("cluster %s needs an endpoint, or a discover", name)
+	}
+	return nil
+}
+
+// CheckName says what is wrong with the name of a cluster. Names stand in placeholders, metrics and paths.
+func CheckName(name string) error {
+	ok := name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := r|0x20 >= 'a' && r|0x20 <= 'z'
+		return !letter && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+	if !ok {
+		return fmt.Errorf("name %q: must consist of letters, digits, _ and -", name)
 	}
 	return nil
 }
@@ -193,7 +206,7 @@ func (e *EndpointConfig) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 // unmarshalDiscover reads a source of endpoints.
 func (c *Config) unmarshalDiscover(d *caddyfile.Dispenser) error {
 	var source discovery.Discover
-	if err := source.UnmarshalCaddyfile(d.NewFromNextSegment()); err != nil {
+	if err := source.UnmarshalCaddyfile(d); err != nil {
 		return err
 	}
 	c.Discover = append(c.Discover, source)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
 // appName is the name of the app.
@@ -36,6 +37,13 @@ type App struct {
 	// Which addresses of upstreams are checked before they are connected to: `dns` (those that come from DNS or from a
 	// placeholder), `strict` (all) or `off` (none). A handler's `guard` comes first. Default: `dns`.
 	Guard netguard.Mode `json:"guard,omitempty"`
+
+	// The clusters: endpoints that connections and requests are spread over. The names consist of letters, digits, `_` and
+	// `-`.
+	Clusters map[string]*cluster.Config `json:"clusters,omitempty"`
+
+	// clusters are the same, ready to use and sorted by name.
+	clusters []*cluster.Cluster
 
 	grace time.Duration
 	gates gates

@@ -43,10 +43,13 @@ func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		shutdown_grace <duration>
 //		preread_memory <size>
 //		guard          dns|strict|off
+//		cluster <name> {
+//			...
+//		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume option name
-	return args.Block(d, a.unmarshalOption)
+	return args.Block(d, a.unmarshalOption, "cluster")
 }
 
 // unmarshalOption reads the option at which d stands.
@@ -63,8 +66,10 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		a.PrereadMemory, err = args.Bytes(d)
 	case "guard":
 		a.Guard, err = UnmarshalGuard(d)
+	case "cluster":
+		err = a.unmarshalCluster(d)
 	default:
-		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory or guard", d.Val())
+		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory, guard or cluster", d.Val())
 	}
 	return err
 }
@@ -85,14 +90,8 @@ func (a *App) unmarshalGrace(d *caddyfile.Dispenser) error {
 
 // UnmarshalGuard reads the mode of the guard, at whose option d stands.
 func UnmarshalGuard(d *caddyfile.Dispenser) (mode netguard.Mode, err error) {
-	value, err := args.One(d)
-	if err != nil {
-		return mode, err
-	}
-	mode, ok := netguard.ParseMode(value)
-	if !ok {
-		err = d.Errf("guard: %q is not known; must be one of dns, strict, off", value)
-	}
+	word, err := args.Word(d, netguard.DNS.String(), netguard.Strict.String(), netguard.Off.String())
+	mode, _ = netguard.ParseMode(word)
 	return mode, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
+	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
@@ -43,8 +44,16 @@ func (a *App) watchConfig(ctx caddy.Context) error {
 	return errors.Join(events.On(eventStarted, a), events.On(eventStopping, a))
 }
 
-// Start looks for the layer4 app, which is provisioned by now.
+// Start starts the clusters.
 func (a *App) Start() error {
+	if err := a.findLayer4(); err != nil {
+		return err
+	}
+	return cluster.StartAll(a.clusters)
+}
+
+// findLayer4 looks for the layer4 app, which is provisioned by the time of the start.
+func (a *App) findLayer4() error {
 	app, err := a.ctx.AppIfConfigured("layer4")
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return nil
@@ -95,18 +104,24 @@ func (a *App) stopping() {
 	}
 }
 
-// Stop ends the sessions if the process exits. They get the rest of the grace to end by themselves. A reload leaves them
-// alone: they go on with the handlers that they have.
+// Stop stops the clusters. If the process exits it ends the sessions before, which get the rest of the grace to end by
+// themselves. A reload leaves them alone: they go on with the handlers that they have.
 func (a *App) Stop() error {
+	a.endSessions()
+	cluster.StopAll(a.clusters)
+	return nil
+}
+
+// endSessions ends the sessions if the process exits.
+func (a *App) endSessions() {
 	if a.exitBy.IsZero() || awaitQuiet(a.exitBy, session.Pending) {
-		return nil
+		return
 	}
 	a.logger.Info("ending sessions", zap.Int("sessions", session.Pending()), zap.Duration("shutdown_grace", a.grace))
 	stop := func() int { return session.StopAll(session.Shutdown) + session.Pending() }
 	if !awaitQuiet(time.Now().Add(endTime), stop) {
 		a.logger.Error("sessions have not ended", zap.Int("sessions", session.Pending()))
 	}
-	return nil
 }
 
 // awaitQuiet returns when count has been zero for a while, or at the deadline. It reports whether it is zero.

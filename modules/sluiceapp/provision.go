@@ -1,6 +1,7 @@
 package sluiceapp
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.giveProcess = a.state.giveProcess
-	return nil
+	return a.provisionClusters(ctx)
 }
 
 // Cleanup ends the watch over the gates and gives back what Provision took.
@@ -60,10 +61,11 @@ func (a *App) Cleanup() error {
 	for i := range a.sheds {
 		a.sheds[i].stop()
 	}
+	err := a.cleanupClusters()
 	if a.state == nil {
-		return nil
+		return err
 	}
-	return releaseState()
+	return errors.Join(err, releaseState())
 }
 
 // Interface guards
