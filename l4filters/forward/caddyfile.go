@@ -7,13 +7,14 @@ import (
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
 	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
 // UnmarshalCaddyfile reads the handler. Syntax:
 //
-//	forward <address> {
+//	forward <address|cluster> {
 //		allow                  <name|address:port[-port]...>
 //		connect_timeout        <duration>
 //		idle_timeout           <duration>|off
@@ -33,14 +34,26 @@ import (
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	d.Next() // consume handler name
-	if h.Upstream, err = args.One(d); err != nil {
+	to, err := args.One(d)
+	if err != nil {
 		return err
 	}
-	// A placeholder is replaced where the config is loaded, not where it is adapted.
-	if _, err := parseUpstream(h.Upstream); err != nil && !strings.Contains(h.Upstream, "{") {
+	if cluster.CheckName(to) == nil {
+		h.Cluster = to
+	} else if err := h.unmarshalUpstream(to); err != nil {
 		return d.WrapErr(err)
 	}
 	return args.Options(d, h.unmarshalOption, "allow") // which adds to the list
+}
+
+// unmarshalUpstream takes an address. A placeholder is replaced where the config is loaded, not where it is adapted.
+func (h *Handler) unmarshalUpstream(address string) error {
+	h.Upstream = address
+	if strings.Contains(address, "{") {
+		return nil
+	}
+	_, err := parseUpstream(address)
+	return err
 }
 
 // unmarshalOption reads the option at which d stands.

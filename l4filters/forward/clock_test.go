@@ -59,6 +59,13 @@ type bubble struct {
 	talk sync.WaitGroup
 }
 
+// prepared returns a transfer that may begin.
+func (h *Handler) prepared(cx *layer4.Connection, sess *session.Session, upstream net.Conn) *transfer {
+	t := new(transfer)
+	h.prepare(cx, sess, t, upstream)
+	return t
+}
+
 // relayed relays with these limits in a bubble and runs the test in it.
 func relayed(t *testing.T, limits lifetime.Limits, test func(*testing.T, *bubble)) {
 	t.Helper()
@@ -73,7 +80,7 @@ func relayed(t *testing.T, limits lifetime.Limits, test func(*testing.T, *bubble
 		b.sess = session.Of(cx)
 		go func() {
 			defer close(b.done)
-			h.relay(b.sess, h.prepare(cx, b.sess, back))
+			h.relay(b.sess, h.prepared(cx, b.sess, back))
 			b.took = time.Since(b.start)
 			_, _ = front.Close(), back.Close()
 		}()
@@ -247,7 +254,7 @@ func TestIdleOfSockets(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h.relay(session.Of(cx), h.prepare(cx, session.Of(cx), back))
+		h.relay(session.Of(cx), h.prepared(cx, session.Of(cx), back))
 		ended = time.Now()
 		_, _ = front.Close(), back.Close()
 	}()
@@ -282,7 +289,7 @@ func TestCutIsReset(t *testing.T) {
 	client, front := newPair(t)
 	upstream, back := newPair(t)
 	cx := layer4.WrapConnection(front, nil, zap.NewNop())
-	h.relay(session.Of(cx), h.prepare(cx, session.Of(cx), back))
+	h.relay(session.Of(cx), h.prepared(cx, session.Of(cx), back))
 	for name, end := range map[string]net.Conn{"client": client, "upstream": upstream} {
 		_ = end.SetReadDeadline(time.Now().Add(10 * time.Second))
 		n, err := end.Read(make([]byte, 1))

@@ -113,8 +113,16 @@ func (h *Handler) setDurations() error {
 	return nil
 }
 
-// setUpstream finds out whether the upstream's address is known or depends on the connection.
+// setUpstream finds out whether connections go to a cluster, or to an address that is known or depends on the connection.
 func (h *Handler) setUpstream() error {
+	switch {
+	case h.Cluster != "" && h.Upstream != "":
+		return fmt.Errorf("cluster: contradicts upstream %q: connections go to one of both", h.Upstream)
+	case h.Cluster != "":
+		return h.setCluster()
+	case h.Upstream == "":
+		return errors.New("upstream: is required, or a cluster")
+	}
 	address, dynamic, err := expandAtLoad(h.Upstream)
 	switch {
 	case err != nil:
@@ -132,8 +140,11 @@ func (h *Handler) setUpstream() error {
 	return nil
 }
 
-// setGuard takes the guard of the app unless the handler has one of its own.
+// setGuard takes the guard of the app unless the handler has one of its own. A cluster's own is in its dialer.
 func (h *Handler) setGuard() error {
+	if h.cluster != nil {
+		return nil
+	}
 	mode := h.app.Guard
 	if h.Guard != nil {
 		mode = *h.Guard
@@ -168,8 +179,11 @@ func (h *Handler) checkHeader() error {
 	return nil
 }
 
-// setLimit prepares the counting of a client's connections.
+// setLimit prepares the counting of a client's connections to an address.
 func (h *Handler) setLimit() error {
+	if h.cluster != nil {
+		return nil
+	}
 	if h.MaxConnectionsPerIP == 0 {
 		if h.IPv6Prefix != 0 {
 			return errors.New("ipv6_prefix: has no meaning without max_connections_per_ip")
@@ -185,6 +199,7 @@ func (h *Handler) setLimit() error {
 	if h.IPv6Prefix < 1 || h.IPv6Prefix > 128 {
 		return fmt.Errorf("ipv6_prefix: %d is out of range, 1 to 128", h.IPv6Prefix)
 	}
+	h.perClient, h.prefix6 = h.MaxConnectionsPerIP, h.IPv6Prefix
 	label := dynamicLabel
 	h.scope = "forward " + h.template
 	if h.target != nil {

@@ -24,7 +24,7 @@ var errGivenUp = errors.New("the session has ended")
 // permit takes a permit for the client's connection, which is given back at the session's end. A client that has as
 // many as it may gets the end of the stream, not a reset, and not a byte.
 func (h *Handler) permit(cx *layer4.Connection, sess *session.Session) bool {
-	if h.app.TakeSource(sess, h.scope, h.MaxConnectionsPerIP, h.IPv6Prefix) {
+	if h.perClient <= 0 || h.app.TakeSource(sess, h.scope, h.perClient, h.prefix6) {
 		return true
 	}
 	sess.End(session.ClusterLimit)
@@ -48,9 +48,7 @@ func (h *Handler) connect(cx *layer4.Connection, sess *session.Session) (t *tran
 	}
 	offstack.Call(func() {
 		_ = makeRoom(0)
-		if to := h.permitted(cx, sess); to != nil {
-			t = h.begin(cx, sess, to)
-		}
+		t = h.depart(cx, sess)
 	})
 	return t
 }
@@ -64,33 +62,35 @@ func (h *Handler) reject(sess *session.Session) {
 	}
 }
 
-// permitted returns where the connection is to go; nil if it must not.
-func (h *Handler) permitted(cx *layer4.Connection, sess *session.Session) *target {
+// depart finds out where the connection is to go, and whether it may, and connects. It runs on a goroutine of its own.
+func (h *Handler) depart(cx *layer4.Connection, sess *session.Session) *transfer {
+	if h.cluster != nil {
+		sess.Set(func() { sess.Cluster = h.Cluster })
+		if !h.permit(cx, sess) {
+			return nil
+		}
+		return h.beginLeased(cx, sess)
+	}
 	to := h.target
 	if to == nil {
 		to = h.choose(cx, sess)
 	}
-	if to == nil || h.MaxConnectionsPerIP > 0 && !h.permit(cx, sess) {
+	if to == nil || !h.permit(cx, sess) {
 		return nil
 	}
-	return to
+	return h.begin(cx, sess, to)
 }
 
-// begin connects and makes the transfer. It runs on a goroutine of its own.
+// begin connects to an address and makes the transfer.
 func (h *Handler) begin(cx *layer4.Connection, sess *session.Session, to *target) *transfer {
-	start := time.Now()
 	sess.Set(func() { sess.Upstream = to.text })
-	conn, err := h.open(cx, sess, to)
-	sess.Set(func() { sess.ConnectTime = time.Since(start) })
-	if err == nil && sess.CloseReason() != session.Open {
-		_, err = conn.Close(), errGivenUp
-	}
+	conn, err := h.open(cx, sess, func(ctx context.Context) (net.Conn, error) { return h.reach(ctx, cx, to) })
 	if err != nil {
-		sess.OnStop(nil)
-		h.failed(sess, to, err)
+		h.failed(sess, to.trusted, err)
 		return nil
 	}
-	t := h.prepare(cx, sess, conn)
+	t := new(transfer)
+	h.prepare(cx, sess, t, conn)
 	sess.OnEnd(t.close)
 	sess.Handover()
 	return t
@@ -108,9 +108,28 @@ func makeRoom(i int) byte {
 	return room[i]
 }
 
-// open returns a connection on which the upstream has been told who the client is, if it is to be told, and with which
-// TLS has been agreed on, if that is wanted. From here until the relay begins, to stop the session means to give up.
-func (h *Handler) open(cx *layer4.Connection, sess *session.Session, to *target) (net.Conn, error) {
+// open returns a connection that connect makes, which has as much time as all attempts together. From here until the relay
+// begins, to stop the session means to give up.
+func (h *Handler) open(
+	cx *layer4.Connection, sess *session.Session, connect func(context.Context) (net.Conn, error),
+) (net.Conn, error) {
+	start := time.Now()
+	conn, err := h.watched(cx, sess, connect)
+	sess.Set(func() { sess.ConnectTime = time.Since(start) })
+	if err == nil && sess.CloseReason() != session.Open {
+		_, err = conn.Close(), errGivenUp
+	}
+	if err != nil {
+		sess.OnStop(nil)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// watched calls connect, and cancels it if the session is stopped or the client is gone.
+func (h *Handler) watched(
+	cx *layer4.Connection, sess *session.Session, connect func(context.Context) (net.Conn, error),
+) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.connectTimeout)
 	defer cancel()
 	sess.OnStop(cancel)
@@ -124,16 +143,16 @@ func (h *Handler) open(cx *layer4.Connection, sess *session.Session, to *target)
 		// A client that is gone already is noticed by the relay.
 		_ = h.dialer.KeepAlive.Apply(client)
 	}
+	return connect(ctx)
+}
+
+// reach returns a connection to the upstream on which nothing is left to do before the client's bytes.
+func (h *Handler) reach(ctx context.Context, cx *layer4.Connection, to *target) (net.Conn, error) {
 	conn, err := h.dial(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	secured, err := h.introduce(ctx, cx, conn, to)
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return secured, nil
+	return h.introduced(ctx, cx, conn, to.host)
 }
 
 // dial connects to the upstream's socket.
@@ -145,8 +164,19 @@ func (h *Handler) dial(ctx context.Context, to *target) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", to.path)
 }
 
+// introduced returns a connection on which the upstream has been told who the client is, if it is to be told, and with
+// which TLS has been agreed on, if that is wanted. If that fails it closes conn.
+func (h *Handler) introduced(ctx context.Context, cx *layer4.Connection, conn net.Conn, host string) (net.Conn, error) {
+	secured, err := h.introduce(ctx, cx, conn, host)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secured, nil
+}
+
 // introduce sends the PROXY header, and then goes over to TLS.
-func (h *Handler) introduce(ctx context.Context, cx *layer4.Connection, conn net.Conn, to *target) (net.Conn, error) {
+func (h *Handler) introduce(ctx context.Context, cx *layer4.Connection, conn net.Conn, host string) (net.Conn, error) {
 	if h.ProxyProtocol != "" {
 		if err := h.sendHeader(ctx, cx, conn); err != nil {
 			return nil, err
@@ -155,14 +185,14 @@ func (h *Handler) introduce(ctx context.Context, cx *layer4.Connection, conn net
 	if h.tls == nil {
 		return conn, nil
 	}
-	return h.secure(ctx, cx, conn, to)
+	return h.secure(ctx, cx, conn, host)
 }
 
-// failed records that there is no connection to the upstream.
-func (h *Handler) failed(sess *session.Session, to *target, err error) {
+// failed records that there is no connection to the upstream. loud says that the operator wrote its address: then he wants
+// to know.
+func (h *Handler) failed(sess *session.Session, loud bool, err error) {
 	level, failures := zapcore.DebugLevel, 1
-	// Not if the connect was given up, or if the client chose the name.
-	if sess.CloseReason() == session.Open && to.trusted {
+	if loud && sess.CloseReason() == session.Open { // not if it was given up
 		var warn bool
 		if failures, warn = h.outage.fails(time.Now()); warn {
 			level = zapcore.WarnLevel
@@ -170,8 +200,14 @@ func (h *Handler) failed(sess *session.Session, to *target, err error) {
 	}
 	sess.End(failure(err))
 	if entry := h.logger.Check(level, "connecting to upstream failed"); entry != nil {
-		entry.Write(zap.Stringer("remote", sess.Client), zap.String("upstream", to.text), zap.Stringer("reason", sess.CloseReason()),
-			zap.Duration("duration", sess.ConnectTime), zap.Int("failures", failures), zap.Error(err))
+		fields := []zap.Field{
+			zap.Stringer("remote", sess.Client), zap.String("upstream", sess.Upstream), zap.Stringer("reason", sess.CloseReason()),
+			zap.Duration("duration", sess.ConnectTime), zap.Int("failures", failures), zap.Error(err),
+		}
+		if sess.Cluster != "" {
+			fields = append(fields, zap.String("cluster", sess.Cluster))
+		}
+		entry.Write(fields...)
 	}
 }
 

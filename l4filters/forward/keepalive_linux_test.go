@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"net"
 	"syscall"
 	"testing"
@@ -47,7 +48,7 @@ func TestKeepAlive(t *testing.T) {
 			}
 			_, server := newPair(t)
 			cx := layer4.WrapConnection(replay.New(server, nil), nil, zap.NewNop())
-			upstream, err := h.open(cx, session.Of(cx), h.target)
+			upstream, err := h.open(cx, session.Of(cx), func(ctx context.Context) (net.Conn, error) { return h.reach(ctx, cx, h.target) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/internal/lifetime"
 	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/session"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
@@ -26,15 +27,21 @@ func init() {
 // stream is passed on as just that, a reset as a reset. On Linux, bulk data between two TCP connections is spliced:
 // it never enters the process.
 //
+// To a cluster it connects at an endpoint that the cluster chooses, and at another one if that fails. Once connected, a
+// connection stays at its endpoint.
+//
 // It is the last handler of a route. A connection that the preread rejected and no fallback took is closed.
 //
-// Placeholder, for the handlers before it once it has returned: `{l4.sluice.upstream}`, `{l4.sluice.bytes_in}`,
+// Placeholder, for the handlers before it once it has returned: `{l4.sluice.cluster}`, `{l4.sluice.upstream}`, `{l4.sluice.bytes_in}`,
 // `{l4.sluice.bytes_out}`, `{l4.sluice.close_reason}`.
 type Handler struct {
 	// The upstream's address: `host:port`, or `unix/` and the path of a socket. A name is resolved for each
-	// connection, and its addresses are tried in order. Required. Placeholders such as `{env.NAME}` are replaced at
+	// connection, and its addresses are tried in order. Required, or a cluster. Placeholders such as `{env.NAME}` are replaced at
 	// load. With `allow`, placeholders about the connection, which begin with `l4.`, are replaced for each connection.
 	Upstream string `json:"upstream,omitempty"`
+
+	// The cluster to connect to, one of those of the app `sluice`. Required, or an upstream. No placeholders.
+	Cluster string `json:"cluster,omitempty"`
 
 	// Where an upstream with a placeholder about the connection may lead: `name:port`, with the patterns of
 	// `sni_router` (`a.example.com`, `*.example.com`, `**.example.com`, `.example.com`), or an IP address and a port. A
@@ -62,10 +69,10 @@ type Handler struct {
 	HalfCloseTimeout caddy.Duration `json:"half_close_timeout,omitempty"`
 
 	// The PROXY protocol header that the upstream gets first: `v1` or `v2`, with the address of the client, or `relay`,
-	// the client's own header as it came. Default: none. No placeholders.
+	// the client's own header as it came. Default: none, or that of the cluster. No placeholders.
 	ProxyProtocol string `json:"proxy_protocol,omitempty"`
 
-	// TLS to the upstream. Default: none, the stream goes through as it is.
+	// TLS to the upstream. Default: none, the stream goes through as it is; or that of the cluster.
 	TLS *upstreamtls.TLS `json:"tls,omitempty"`
 
 	// Which addresses are checked before they are connected to: `dns` (those that come from DNS or from a placeholder
@@ -98,13 +105,19 @@ type Handler struct {
 	template string
 	allow    allowList
 
+	// cluster is nil if the upstream is an address.
+	cluster *cluster.Cluster
+
 	connectTimeout time.Duration
 	limits         lifetime.Limits
 	dialer         guarddial.Dialer
 	tls            *upstreamtls.Client
-	// scope is what the client's connections are counted within, limited counts those that were too many.
-	scope   string
-	limited prometheus.Counter
+	// perClient is how many connections a client may have, 0 if it may have any number. prefix6 says how many bits of an
+	// IPv6 address are the client's, scope what its connections are counted within. limited counts those that were too many.
+	perClient int64
+	prefix6   int
+	scope     string
+	limited   prometheus.Counter
 	// outage says when it is time for a warning.
 	outage outage
 

@@ -36,12 +36,14 @@ type transfer struct {
 	relay.Relay
 	clock clock
 	start time.Time
+	// broken says that the upstream has reset the connection before it has said anything.
+	broken bool
 }
 
-// prepare makes the transfer between a client and its upstream, and starts its clock. It is not for the handler's own
+// prepare fills the transfer between a client and its upstream, and starts its clock. It is not for the handler's own
 // goroutine: what it allocates needs stack.
-func (h *Handler) prepare(cx *layer4.Connection, sess *session.Session, upstream net.Conn) *transfer {
-	t := &transfer{start: time.Now()}
+func (h *Handler) prepare(cx *layer4.Connection, sess *session.Session, t *transfer, upstream net.Conn) {
+	t.start = time.Now()
 	t.Backend = upstream
 	t.Client, t.Prefix = peel(cx)
 	t.ClientSocket = bottom(cx.Conn)
@@ -49,7 +51,6 @@ func (h *Handler) prepare(cx *layer4.Connection, sess *session.Session, upstream
 	t.clock.begin(&t.Relay, h.limits)
 	sess.OnMoved(t.moved)
 	sess.OnStop(t.Stop)
-	return t
 }
 
 // close gives back what the transfer holds. It is called at the session's end, which also passes on the last end of a
@@ -71,6 +72,7 @@ func (h *Handler) relay(sess *session.Session, t *transfer) {
 // ended writes into the session what became of the transfer.
 func (h *Handler) ended(sess *session.Session, t *transfer, end relay.End, err error) {
 	sess.End(t.reason(end))
+	t.broken = t.Received() == 0 && (end == relay.BackendAborted || end == relay.ReplayFailed)
 	sess.Set(func() {
 		sess.BytesIn, sess.BytesOut = t.moved()
 		sess.RelayTime = time.Since(t.start)

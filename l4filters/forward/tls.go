@@ -30,12 +30,12 @@ func (h *Handler) setTLS(ctx caddy.Context) (err error) {
 }
 
 // secure makes the TLS handshake with the upstream.
-func (h *Handler) secure(ctx context.Context, cx *layer4.Connection, conn net.Conn, to *target) (net.Conn, error) {
+func (h *Handler) secure(ctx context.Context, cx *layer4.Connection, conn net.Conn, host string) (net.Conn, error) {
 	agreed := ""
 	if len(h.tls.Config.NextProtos) == 0 {
 		agreed = agreedProtocol(cx.Conn)
 	}
-	secured, err := h.tls.Handshake(ctx, conn, to.host, offer(agreed)...)
+	secured, err := h.tls.Handshake(ctx, conn, host, offer(agreed)...)
 	if err != nil {
 		return nil, err
 	}
