@@ -29,12 +29,20 @@ const (
 
 // resolver asks name servers. It keeps nothing.
 type resolver struct {
-	// servers are the addresses of name servers with their ports. nil: those of the system.
-	servers []string
+	// given are the name servers to ask, with their ports. nil: those of the system.
+	given *dns.ClientConfig
 	// conf is the path of the file that names those of the system.
 	conf string
 	// plain asks the system where there is no such file. nil: net.DefaultResolver.
 	plain *net.Resolver
+}
+
+// newResolver returns one that asks these name servers, for names as they are; without any, those of the system.
+func newResolver(servers []string) *resolver {
+	if servers == nil {
+		return &resolver{conf: systemConf}
+	}
+	return &resolver{given: &dns.ClientConfig{Servers: servers}}
 }
 
 // reply is what a name has of one type, and for how long that holds. No records and no error says that it has none.
@@ -47,8 +55,8 @@ type reply struct {
 // find asks for the records of a name, one reply for each type. It returns those of the first name that has any, in the
 // order of the search list. An error says that none has any, or that it can't be known which one is the first.
 func (r *resolver) find(ctx context.Context, name string, types ...uint16) ([]reply, error) {
-	config := dns.ClientConfig{Servers: r.servers}
-	if r.servers == nil {
+	config := r.given
+	if config == nil {
 		config = r.system()
 	}
 	ask := func(ctx context.Context, name string, question uint16) reply {
@@ -83,16 +91,16 @@ func askAll(ctx context.Context, ask func(context.Context, string, uint16) reply
 }
 
 // system returns the name servers of the system, as they are now, and its search list.
-func (r *resolver) system() dns.ClientConfig {
+func (r *resolver) system() *dns.ClientConfig {
 	config, err := dns.ClientConfigFromFile(r.conf)
 	if err != nil || len(config.Servers) == 0 {
-		return dns.ClientConfig{}
+		return new(dns.ClientConfig)
 	}
 	config.Servers = config.Servers[:min(len(config.Servers), maxSystemServers)]
 	for i, server := range config.Servers {
 		config.Servers[i] = net.JoinHostPort(server, config.Port)
 	}
-	return *config
+	return config
 }
 
 // exchange asks name servers one after the other until one answers.

@@ -27,7 +27,7 @@ func (s *SRV) provision() (*srvFinder, error) {
 		return nil, fmt.Errorf("srv: resolvers: %w", err)
 	}
 	id, err := identity("srv", SRV{Name: name, Resolvers: servers})
-	return &srvFinder{id: id, name: name, resolver: &resolver{servers: servers, conf: systemConf}}, err
+	return &srvFinder{id: id, name: name, resolver: newResolver(servers)}, err
 }
 
 // provision checks the settings and returns what looks.
@@ -44,7 +44,7 @@ func (a *A) provision() (*aFinder, error) {
 		return nil, fmt.Errorf("a: resolvers: %w", err)
 	}
 	id, err := identity("a", A{Name: name, Port: a.Port, Resolvers: servers})
-	return &aFinder{id: id, name: name, port: uint16(a.Port), resolver: &resolver{servers: servers, conf: systemConf}}, err
+	return &aFinder{id: id, name: name, port: uint16(a.Port), resolver: newResolver(servers)}, err
 }
 
 // identity returns what is looked for, as JSON: a kind and its settings.
