@@ -46,6 +46,10 @@ func pageOf(id string) string {
 		return "matcher_" + name + ".md"
 	case "caddy.listeners":
 		return "listener_" + name + ".md"
+	case "sluice.balancers":
+		return "balance_" + name + ".md"
+	case "sluice.health_checks":
+		return "health_" + name + ".md"
 	}
 	return name + ".md"
 }
@@ -135,6 +139,10 @@ func usage(id string) string {
 		return `"handler":"` + name + `"`
 	case "caddy.listeners":
 		return `"wrapper":"` + name + `"`
+	case "sluice.balancers":
+		return `"policy":"` + name + `"`
+	case "sluice.health_checks":
+		return `"type":"` + name + `"`
 	}
 	return `"` + name + `":{`
 }
