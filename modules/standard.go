@@ -14,5 +14,6 @@ import (
 	_ "github.com/caddy-sluice/sluice/l4sni/explain"
 	_ "github.com/caddy-sluice/sluice/l4sni/listener"
 	_ "github.com/caddy-sluice/sluice/modules/adminapi"
+	_ "github.com/caddy-sluice/sluice/modules/balancers"
 	_ "github.com/caddy-sluice/sluice/modules/healthchecks"
 )
