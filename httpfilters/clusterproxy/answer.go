@@ -1,0 +1,147 @@
+package clusterproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/cluster"
+)
+
+// examine says whether an answer is to be passed on. If not, it is closed.
+func (t *try) examine(r *http.Request, res *http.Response, err error) (verdict, bool) {
+	if err == nil && t.phase.Load() == expired {
+		_ = res.Body.Close()
+		err = context.Canceled
+	}
+	if err != nil {
+		return t.judge(err), false
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		if err := checkSwitch(r, res); err != nil {
+			_ = res.Body.Close()
+			return t.failed(health.Malformed, http.StatusBadGateway, err), false
+		}
+		return verdict{}, true
+	}
+	s := t.state
+	if !s.link.retriesStatus(res.StatusCode) || !s.eligible {
+		return verdict{}, true
+	}
+	v := t.failed(health.Answer, res.StatusCode, errors.New(res.Status))
+	v.decided = true
+	if s.fail(t, v) != health.Again {
+		return verdict{}, true // it stands
+	}
+	_ = res.Body.Close()
+	return v, false
+}
+
+// accept passes on an answer. The lease is settled with its end.
+func (s *state) accept(t *try, res *http.Response) *http.Response {
+	a := &s.answer
+	a.ReadCloser, a.state, a.status = res.Body, s, res.StatusCode
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		s.switchOver(res)
+		return res
+	}
+	if s.open.Load() && s.lease.Trial() && res.StatusCode < http.StatusBadRequest {
+		s.lease.Proven()
+	}
+	res.Body = a
+	return res
+}
+
+// answer is the body of an answer that is passed on.
+type answer struct {
+	io.ReadCloser
+	state  *state
+	status int
+}
+
+// Read reads, and settles the lease at the end of the body.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil {
+		a.state.settle(a.outcome(err))
+	}
+	return n, err
+}
+
+// outcome returns what became of an answer whose body has come to an end.
+func (a *answer) outcome(err error) cluster.Outcome {
+	switch s := a.state; {
+	case errors.Is(err, io.EOF):
+		return health.Answered(a.status)
+	case s.client.Err() != nil, s.expired.Load():
+		return cluster.Outcome{Kind: health.Aborted}
+	}
+	return cluster.Outcome{Kind: health.Reset}
+}
+
+// Close closes the body. If it wasn't read to its end, that was our wish, or the client's: nobody has failed.
+func (a *answer) Close() error {
+	err := a.ReadCloser.Close()
+	s := a.state
+	if s.client.Err() != nil || s.expired.Load() {
+		s.settle(cluster.Outcome{Kind: health.Aborted})
+		return err
+	}
+	s.settle(health.Answered(a.status))
+	return err
+}
+
+// switchOver passes on an answer that switches to another protocol. It goes on for as long as both sides like; the time for
+// the request is over with it, and the endpoint has proven that it works.
+func (s *state) switchOver(res *http.Response) {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.lease.Proven()
+	rwc, ok := res.Body.(io.ReadWriteCloser)
+	if !ok {
+		res.Body = &s.answer
+		return
+	}
+	tunnel := &tunnel{rwc, s}
+	res.Body = tunnel
+	if half, ok := rwc.(closeWriter); ok {
+		res.Body = &halfTunnel{tunnel, half}
+	}
+	s.lease.OnStop(tunnel.stop)
+}
+
+// closeWriter is a connection that can be closed in one direction.
+type closeWriter interface{ CloseWrite() error }
+
+// tunnel is the connection to an endpoint that speaks another protocol by now.
+type tunnel struct {
+	io.ReadWriteCloser
+	state *state
+}
+
+// halfTunnel is one that can be closed in one direction.
+type halfTunnel struct {
+	*tunnel
+	closeWriter
+}
+
+// Close closes the connection and settles the lease.
+func (t *tunnel) Close() error {
+	err := t.ReadWriteCloser.Close()
+	t.state.settle(health.Answered(http.StatusSwitchingProtocols))
+	return err
+}
+
+// stop closes the connection because what goes on at the endpoint is to end. It doesn't wait: with TLS, closing says
+// goodbye.
+func (t *tunnel) stop(cluster.Cause) { time.AfterFunc(0, t.shut) }
+
+// shut closes the connection. Caddy's handler sees it, and ends.
+func (t *tunnel) shut() { _ = t.ReadWriteCloser.Close() }

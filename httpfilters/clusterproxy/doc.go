@@ -1,2 +1,0 @@
-// Package clusterproxy passes HTTP requests to a cluster.
-package clusterproxy

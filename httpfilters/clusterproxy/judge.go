@@ -1,0 +1,123 @@
+package clusterproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/cluster"
+)
+
+// verdict is what an attempt without an answer to pass on comes to.
+type verdict struct {
+	kind   health.Kind
+	status int
+	err    error
+	// decided says that the endpoint has answered with that status, and that it is tried again.
+	decided bool
+	// elsewhere says that a limit of the endpoint stood in the way, so that another one may do.
+	elsewhere bool
+	// limited says that a limit stood in the way.
+	limited bool
+}
+
+// hide turns an error of a dial into one that Caddy's handler knows nothing about, unless it is the guard's.
+func hide(ctx context.Context, err error) error {
+	var refused *netguard.Refused
+	if errors.As(err, &refused) {
+		return err
+	}
+	return &connectError{err.Error(), isTimeout(err) || ctx.Err() != nil}
+}
+
+// isTimeout says whether an error means that something took too long.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// judge says what the error of an attempt means. Why an attempt was given up is known better than its error tells.
+func (t *try) judge(err error) verdict {
+	var refused *cluster.Refused
+	var guarded *netguard.Refused
+	var connect *connectError
+	switch s := t.state; {
+	case s.client.Err() != nil:
+		return verdict{kind: health.Aborted, err: s.client.Err()}
+	case s.expired.Load():
+		return verdict{kind: health.Aborted, status: http.StatusGatewayTimeout, err: s.errTimeout()}
+	case t.phase.Load() == expired:
+		return t.failed(health.Timeout, http.StatusGatewayTimeout, errors.New("per_try_timeout is over"))
+	case errors.As(err, &guarded):
+		return t.failed(health.Aborted, http.StatusBadGateway, err)
+	case errors.As(err, &refused):
+		v := t.failed(health.Aborted, http.StatusServiceUnavailable, err)
+		v.limited, v.elsewhere = true, refused.Why.OfEndpoint()
+		return v
+	case errors.As(err, &connect) && connect.timeout:
+		return t.failed(health.Connect, http.StatusGatewayTimeout, err)
+	case connect != nil:
+		return t.failed(health.Connect, http.StatusBadGateway, err)
+	case isTimeout(err):
+		return t.failed(health.Timeout, http.StatusGatewayTimeout, err)
+	case t.began() && !isBroken(err):
+		return t.failed(health.Malformed, http.StatusBadGateway, err)
+	}
+	return t.failed(health.Reset, http.StatusBadGateway, err)
+}
+
+// failed returns the verdict of a failure. Nothing of the error but its text is passed on: Caddy's handler would make more
+// of it.
+func (t *try) failed(kind health.Kind, status int, err error) verdict {
+	text := fmt.Errorf("cluster %s: endpoint %s: %v", t.state.link.cluster.Name(), t.endpoint.Address(), err) //nolint:errorlint // hidden on purpose
+	return verdict{kind: kind, status: status, err: text}
+}
+
+// isBroken says whether an error means that a connection broke, and not that what came over it made no sense.
+func isBroken(err error) bool {
+	var broken *net.OpError
+	return errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
+}
+
+// fail tells the cluster of a failure, and says what to do.
+func (s *state) fail(t *try, v verdict) health.Action {
+	if !s.open.Swap(false) {
+		return health.Stop
+	}
+	f := cluster.Failure{
+		Outcome:    cluster.Outcome{Kind: v.kind},
+		Repeatable: s.repeatable() && !t.passed.Load(),
+		Eligible:   s.eligible,
+		Reused:     t.reused,
+		Begun:      t.began(),
+		Passed:     t.passed.Load(),
+	}
+	if v.decided {
+		f.Outcome = health.Answered(v.status)
+	}
+	d := s.lease.Fail(f)
+	s.noteFailure(f.Kind, d)
+	if v.elsewhere && !f.Passed && s.repeatable() {
+		s.again, s.delay, s.limited = true, 0, true
+		return health.Again
+	}
+	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, v.limited
+	return d.Action
+}
+
+// error returns the error for Caddy's handler: one with a status, or that the client has left.
+func (v verdict) error() error {
+	if v.status == 0 {
+		return v.err
+	}
+	return caddyhttp.Error(v.status, v.err)
+}

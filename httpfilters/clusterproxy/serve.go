@@ -1,0 +1,167 @@
+package clusterproxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/cluster"
+)
+
+// statusClientGone is what Caddy logs for a request whose client has left.
+const statusClientGone = 499
+
+// ServeHTTP passes the request to an endpoint of the cluster.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	l := h.only
+	if l == nil {
+		var err error
+		if l, err = h.find(r); err != nil {
+			return caddyhttp.Error(http.StatusBadGateway, err)
+		}
+	}
+	s := &state{Context: r.Context(), client: r.Context(), link: l, ownHost: h.ownHost}
+	defer s.finish()
+	if err := s.begin(r); err != nil {
+		return refuse(w, l.cluster, err)
+	}
+	s.publish()
+	return s.verdict(w, h.Handler.ServeHTTP(w, h.outgoing(r, s), next))
+}
+
+// find finds the cluster that a request names.
+func (h *Handler) find(r *http.Request) (*link, error) {
+	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	name := repl.ReplaceAll(h.Cluster, "")
+	c, err := h.app.Cluster(name)
+	if err != nil {
+		unknownClusters.Inc()
+		if check := h.logger.Check(zapcore.DebugLevel, "unknown cluster"); check != nil {
+			check.Write(zap.String("cluster", name))
+		}
+		return nil, errors.New("there is no such cluster")
+	}
+	return h.links.of(c)
+}
+
+// setsHost says whether a `header_up` sets the Host header.
+func (h *Handler) setsHost() bool {
+	if h.Headers == nil || h.Headers.Request == nil {
+		return false
+	}
+	ops := h.Headers.Request
+	return len(ops.Set["Host"]) > 0 || len(ops.Add["Host"]) > 0 || len(ops.Replace["Host"]) > 0
+}
+
+// outgoing returns the request as Caddy's handler gets it. The request itself stays what it was.
+func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
+	out := r.WithContext(s)
+	if len(r.Header["Upgrade"]) > 0 && !h.mayUpgrade(r.Header["Upgrade"]) {
+		// Without it, Caddy's handler drops the Connection token too.
+		out.Header = r.Header.Clone()
+		delete(out.Header, "Upgrade")
+	}
+	return out
+}
+
+// verdict turns the error of Caddy's handler into that of ours.
+func (s *state) verdict(w http.ResponseWriter, err error) error {
+	switch {
+	case err == nil || s.answer.status != 0:
+		return err
+	case s.clientGone():
+		w.WriteHeader(statusClientGone)
+		return nil
+	case s.expired.Load():
+		return caddyhttp.Error(http.StatusGatewayTimeout, s.errTimeout())
+	case s.limited:
+		retryAfter(w, s.link.cluster)
+	}
+	return err
+}
+
+// errTimeout is the error of a request whose time is over.
+func (s *state) errTimeout() error {
+	return fmt.Errorf("cluster %s: request_timeout is over", s.link.cluster.Name())
+}
+
+// refuse answers a request that the cluster doesn't take.
+func refuse(w http.ResponseWriter, c *cluster.Cluster, err error) error {
+	retryAfter(w, c)
+	return caddyhttp.Error(http.StatusServiceUnavailable, err)
+}
+
+// retryAfter says when to ask again.
+func retryAfter(w http.ResponseWriter, c *cluster.Cluster) {
+	seconds := (c.RetryAfter() + time.Second - 1) / time.Second
+	w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+}
+
+// stateVar is the name of the variable that has the state of the last cluster_proxy that a request came through.
+const stateVar = "sluice.cluster_proxy"
+
+// publish makes the placeholders of the request those of this handler.
+func (s *state) publish() {
+	vars, ok := s.client.Value(caddyhttp.VarsCtxKey).(map[string]any)
+	if !ok {
+		return
+	}
+	if _, again := vars[stateVar]; !again {
+		repl := s.client.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+		repl.Map(func(key string) (any, bool) { return placeholder(vars, key) })
+	}
+	vars[stateVar] = s
+}
+
+// placeholderPrefix is what our placeholders begin with.
+const placeholderPrefix = "http.sluice."
+
+// placeholder returns the value of a placeholder.
+func placeholder(vars map[string]any, key string) (any, bool) {
+	if len(key) <= len(placeholderPrefix) || key[:len(placeholderPrefix)] != placeholderPrefix {
+		return nil, false
+	}
+	s, ok := vars[stateVar].(*state)
+	if !ok {
+		return nil, false
+	}
+	switch key[len(placeholderPrefix):] {
+	case "cluster":
+		return s.link.cluster.Name(), true
+	case "endpoint":
+		return s.lastAddress, true
+	case "attempts":
+		return s.attempts, true
+	case "retries":
+		return s.request.Retries(), true
+	case "replayed":
+		return s.replayed, true
+	case "budget_exhausted":
+		return s.exhausted, true
+	case "failure":
+		return s.lastFailure(), true
+	}
+	return nil, false
+}
+
+// lastFailure names what became of the last attempt that failed; it is empty if none has.
+func (s *state) lastFailure() string {
+	if !s.failed {
+		return ""
+	}
+	return s.failure.String()
+}
+
+// noteFailure keeps what there is to say about an attempt that failed.
+func (s *state) noteFailure(kind health.Kind, d cluster.Decision) {
+	s.failed, s.failure = true, kind
+	s.exhausted = s.exhausted || d.Why == health.OverBudget
+}

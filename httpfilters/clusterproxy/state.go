@@ -1,0 +1,202 @@
+package clusterproxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/cluster"
+)
+
+// stateKey is what a request's context has its state under.
+type stateKey struct{}
+
+// state is a request while it is in the handler. It is the context of the request that Caddy's handler gets, so that our
+// parts find it. One goroutine uses it, but for what is said to be safe.
+type state struct {
+	// Context is the client's, or one that ends with the time for the whole request.
+	context.Context
+	client context.Context
+
+	link    *link
+	request cluster.Request
+	lease   cluster.Lease
+	key     cluster.Key
+
+	// open says that the lease is to be settled. It is safe.
+	open atomic.Bool
+	// expired says that the time for the whole request is over. It is safe.
+	expired atomic.Bool
+	cancel  context.CancelFunc
+	timer   *time.Timer
+
+	// body keeps the request's body; nil without one.
+	body *keeper
+	// eligible says that the cluster tries such requests again, ready that these fields are set.
+	eligible, ready bool
+	// picked says that the lease is for the next attempt, again that there is to be one after delay.
+	picked, again bool
+	delay         time.Duration
+	// limited says that a limit stood in the way.
+	limited bool
+
+	current *try
+	first   try
+	answer  answer
+
+	attempts    int
+	replayed    bool
+	exhausted   bool
+	failure     health.Kind
+	failed      bool
+	ownHost     bool
+	lastAddress string
+}
+
+// Value returns the state, or what the client's context has.
+func (s *state) Value(key any) any {
+	if key == (stateKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+// String returns the name of the cluster: the state is among the variables of the request, which can be printed.
+func (s *state) String() string { return s.link.cluster.Name() }
+
+// begin admits the request and picks the endpoint for its first attempt.
+func (s *state) begin(r *http.Request) error {
+	c := s.link.cluster
+	if err := c.Admit(&s.request); err != nil {
+		return err
+	}
+	if s.link.keyed {
+		s.key = cluster.HashKey(keyText(r, c.Key()))
+	}
+	if at, by := s.request.Deadline(time.Time{}, false); by == health.ByRequest {
+		s.Context, s.cancel = context.WithCancel(s.Context)
+		s.timer = time.AfterFunc(time.Until(at), s.expire)
+	}
+	return s.pick()
+}
+
+// expire ends the request: its time is over.
+func (s *state) expire() {
+	s.expired.Store(true)
+	s.cancel()
+}
+
+// pick leases an endpoint for the next attempt.
+func (s *state) pick() error {
+	if err := s.request.Pick(&s.lease, s.key); err != nil {
+		return err
+	}
+	s.leased()
+	s.picked = true
+	return nil
+}
+
+// leased notes that there is a lease.
+func (s *state) leased() {
+	s.open.Store(true)
+	s.attempts++
+	s.lastAddress = s.lease.Endpoint().Address()
+}
+
+// settle settles the lease for good, unless it is. It is safe.
+func (s *state) settle(o cluster.Outcome) {
+	if s.open.Swap(false) {
+		s.lease.Done(o)
+	}
+}
+
+// finish ends the request, whatever became of it.
+func (s *state) finish() {
+	switch {
+	case s.answer.status != 0 && s.client.Err() == nil && !s.expired.Load():
+		s.settle(health.Answered(s.answer.status))
+	default:
+		s.settle(cluster.Outcome{Kind: health.Aborted})
+	}
+	s.request.Finish()
+	if s.current != nil {
+		s.current.end()
+	}
+	if s.cancel != nil {
+		s.timer.Stop()
+		s.cancel()
+	}
+	if s.body != nil {
+		s.body.release()
+	}
+}
+
+// repeatable says whether the whole request can be sent once more. It is safe.
+func (s *state) repeatable() bool { return s.body == nil || s.body.repeatable() }
+
+// stateOf returns the state of a request; nil if it has none.
+func stateOf(ctx context.Context) *state {
+	s, _ := ctx.Value(stateKey{}).(*state)
+	return s
+}
+
+// selector is the cluster as a selection policy: it returns the one endpoint that was picked.
+type selector struct{}
+
+// Select returns the endpoint for the next attempt. The first was picked before Caddy's handler began. Nil means that the
+// failure before stands; then again is false, and the decider ends the loop.
+func (selector) Select(_ reverseproxy.UpstreamPool, r *http.Request, _ http.ResponseWriter) *reverseproxy.Upstream {
+	s := stateOf(r.Context())
+	if s == nil {
+		return nil
+	}
+	if !s.picked && s.pick() != nil {
+		return nil
+	}
+	s.picked = false
+	return s.lease.Endpoint().Upstream()
+}
+
+// decider answers Caddy's loop whether there is another attempt, as the cluster has decided, and waits before it.
+type decider struct{}
+
+// MatchWithError implements caddyhttp.RequestMatcherWithError.
+func (decider) MatchWithError(r *http.Request) (bool, error) {
+	s := stateOf(r.Context())
+	if s == nil || !s.again {
+		return false, nil
+	}
+	s.again = false
+	return s.wait(), nil
+}
+
+// wait waits before a retry. It says whether the request is still wanted.
+func (s *state) wait() bool {
+	if s.delay <= 0 {
+		return s.Err() == nil
+	}
+	timer := time.NewTimer(s.delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.Done():
+		return false
+	}
+}
+
+// clientGone says whether the client has left.
+func (s *state) clientGone() bool { return errors.Is(s.client.Err(), context.Canceled) }
+
+// Interface guards
+var (
+	_ context.Context                   = (*state)(nil)
+	_ reverseproxy.Selector             = selector{}
+	_ caddyhttp.RequestMatcherWithError = decider{}
+)

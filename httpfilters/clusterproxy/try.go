@@ -1,0 +1,282 @@
+package clusterproxy
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/cluster"
+)
+
+// tryKey is what the context of an attempt has it under.
+type tryKey struct{}
+
+// try is one attempt, a replay of it included. It is the context of what is sent. What is said to be safe may be used by
+// anyone; what dials sees besides only what is set before anything is sent, and may go on when the attempt has ended.
+type try struct {
+	context.Context
+	state    *state
+	endpoint *cluster.Endpoint
+	info     reverseproxy.DialInfo
+	vars     map[string]any
+	// onlyHTTP1 says that the request is to switch to another protocol.
+	onlyHTTP1 bool
+
+	// phase is waiting until either some of the answer has arrived, or the time is over. It is safe.
+	phase atomic.Uint32
+	// passed says that the client got some of the answer. It is safe.
+	passed atomic.Bool
+	timer  *time.Timer
+	cancel context.CancelFunc
+
+	// conn is what the request went over, in its use, and reused says that it came out of a pool.
+	conn   *conn
+	use    uint64
+	reused bool
+	// spare is the connection that was made for this request, or noSpare once it has another. It is safe.
+	spare atomic.Pointer[conn]
+
+	relay func(int, textproto.MIMEHeader) error
+	old   httptrace.ClientTrace
+}
+
+// The phases of an attempt.
+const (
+	waiting uint32 = iota
+	began
+	expired
+)
+
+// began says that some of the answer has arrived. It is safe.
+func (t *try) began() bool { return t.phase.Load() == began }
+
+// noSpare stands for a connection that isn't waited for.
+var noSpare = new(conn)
+
+// noVars are the variables of what sends no PROXY header. Nobody writes to them.
+var noVars = map[string]any{}
+
+// Value returns the attempt, or what the request's context has.
+func (t *try) Value(key any) any {
+	if key == (tryKey{}) {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// newTry returns an attempt for what Caddy's handler wants to send.
+func (s *state) newTry(r *http.Request) *try {
+	t := &s.first
+	if s.current != nil {
+		t = new(try)
+	}
+	s.current = t
+	t.Context, t.state, t.endpoint, t.vars = r.Context(), s, s.lease.Endpoint(), noVars
+	t.info, _ = reverseproxy.GetDialInfo(r.Context())
+	t.onlyHTTP1 = len(r.Header[upgradeHeader]) > 0
+	if s.link.proxied {
+		t.vars = map[string]any{proxyVar: caddyhttp.GetVar(r.Context(), proxyVar)}
+	}
+	t.watch(r.Context())
+	return t
+}
+
+// watch makes what happens to the request known to the attempt. The trace is the one that Caddy's handler makes for each
+// attempt; another one beside it would cost more.
+func (t *try) watch(ctx context.Context) {
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace == nil {
+		return
+	}
+	t.old = *trace
+	trace.GotConn = t.gotConn
+	trace.PutIdleConn = t.putIdleConn
+	trace.GotFirstResponseByte = t.gotFirstResponseByte
+	trace.Got1xxResponse = t.got1xxResponse
+}
+
+// roundTrip makes an attempt, and repeats it on a new connection if the pooled one was stale.
+func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
+	s.prepare(r)
+	t := s.newTry(r)
+	if err := checkPath(r); err != nil {
+		s.settle(cluster.Outcome{Kind: health.Aborted})
+		return nil, caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	for fresh := false; ; fresh = true {
+		t.arm()
+		res, err := s.link.transport(fresh).RoundTrip(t.request(r))
+		v, ok := t.examine(r, res, err)
+		if ok {
+			return s.accept(t, res), nil
+		}
+		t.end()
+		if v.decided || s.fail(t, v) != health.Replay {
+			return nil, v.error()
+		}
+		if err := s.replay(t); err != nil {
+			return nil, v.error()
+		}
+	}
+}
+
+// prepare looks at the request when its first attempt is made.
+func (s *state) prepare(r *http.Request) {
+	if s.ready {
+		return
+	}
+	s.ready = true
+	s.eligible = s.link.cluster.Retries(r.Method)
+	s.keep(r)
+}
+
+// replay leases the endpoint once more.
+func (s *state) replay(t *try) error {
+	if err := s.request.Repick(&s.lease); err != nil {
+		return err
+	}
+	s.leased()
+	s.replayed = true
+	t.phase.Store(waiting)
+	t.reused, t.conn = false, nil
+	return nil
+}
+
+// arm starts the timer of the attempt, if it has one.
+func (t *try) arm() {
+	now := time.Now()
+	at, by := t.state.request.Deadline(now, t.state.repeatable())
+	if by != health.ByTry {
+		return
+	}
+	t.timer = time.AfterFunc(at.Sub(now), t.expire)
+}
+
+// expire ends the attempt, unless it is answered already, or can't be repeated any more.
+func (t *try) expire() {
+	if t.state.repeatable() && t.phase.CompareAndSwap(waiting, expired) {
+		t.cancel()
+	}
+}
+
+// end gives back what the attempt holds. What it waits for is given up.
+func (t *try) end() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	if t.cancel != nil {
+		t.cancel()
+	}
+	t.leaveSpare(nil)
+}
+
+// request returns what is sent: a copy, so that nothing of an attempt reaches the next.
+func (t *try) request(r *http.Request) *http.Request {
+	s := t.state
+	ctx := context.Context(t)
+	if t.timer != nil {
+		ctx, t.cancel = context.WithCancel(ctx)
+	}
+	out := r.WithContext(ctx)
+	target := *r.URL
+	target.Scheme = ""
+	out.URL, out.GetBody = &target, nil
+	if s.body != nil {
+		out.Body = s.body.reader()
+	}
+	s.link.http.SetScheme(out)
+	if target.Scheme == "https" && !s.ownHost && t.endpoint.Path() == "" {
+		out.Host = t.info.Address
+	}
+	if s.link.proxied {
+		target.Host = proxiedHost(t.vars, target.Host)
+	}
+	return out
+}
+
+// proxiedHost returns the host by which connections are pooled that have told the endpoint a client's address.
+func proxiedHost(vars map[string]any, host string) string {
+	info, ok := vars[proxyVar].(reverseproxy.ProxyProtocolInfo)
+	if !ok {
+		return host
+	}
+	return url.QueryEscape(info.AddrPort.String() + "->" + host)
+}
+
+// gotConn notes what the request goes over.
+func (t *try) gotConn(info httptrace.GotConnInfo) {
+	t.reused = info.Reused
+	if t.conn = counted(info.Conn); t.conn != nil {
+		t.use = t.conn.use()
+	}
+	t.leaveSpare(t.conn)
+	if t.old.GotConn != nil {
+		t.old.GotConn(info)
+	}
+}
+
+// made takes the connection that was made for the request. If it has another by now, this one is idle.
+func (t *try) made(c *conn) {
+	if !t.spare.CompareAndSwap(nil, c) {
+		c.idle(0)
+	}
+}
+
+// leaveSpare leaves the connection that was made for the request to others, unless it is taken.
+func (t *try) leaveSpare(taken *conn) {
+	if c := t.spare.Swap(noSpare); c != nil && c != noSpare && c != taken {
+		c.idle(0)
+	}
+}
+
+// putIdleConn notes that the connection went into the pool.
+func (t *try) putIdleConn(err error) {
+	if err == nil && t.conn != nil {
+		t.conn.idle(t.use)
+	}
+	if t.old.PutIdleConn != nil {
+		t.old.PutIdleConn(err)
+	}
+}
+
+// gotFirstResponseByte notes that the answer has begun.
+func (t *try) gotFirstResponseByte() {
+	t.phase.CompareAndSwap(waiting, began)
+	if t.old.GotFirstResponseByte != nil {
+		t.old.GotFirstResponseByte()
+	}
+}
+
+// got1xxResponse notes that the client gets some of the answer.
+func (t *try) got1xxResponse(code int, header textproto.MIMEHeader) error {
+	t.passed.Store(true)
+	if t.old.Got1xxResponse == nil {
+		return nil
+	}
+	return t.old.Got1xxResponse(code, header)
+}
+
+// isRewritten says whether the path of a request is another one than the client has asked for.
+func isRewritten(r *http.Request) bool {
+	original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
+	return !ok || original.URL == nil || original.URL.Path != r.URL.Path || original.URL.RawPath != r.URL.RawPath
+}
+
+// checkPath refuses a rewritten path that means something else than it says.
+func checkPath(r *http.Request) error {
+	path := r.URL.Path
+	plain := strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.Contains(path, "..") && r.URL.Opaque == ""
+	if plain || !isRewritten(r) {
+		return nil
+	}
+	return judgePath(r.URL)
+}
