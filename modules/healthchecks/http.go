@@ -154,10 +154,11 @@ func readHead(reader *bufio.Reader, request *http.Request) (*http.Response, erro
 
 // brief cuts the text of an error that quotes what an endpoint has sent.
 func brief(err error) error {
-	if len(err.Error()) <= maxQuote {
+	text := err.Error()
+	if len(text) <= maxQuote {
 		return err
 	}
-	return errors.New(quote(err.Error()))
+	return errors.New(text[:maxQuote] + "...")
 }
 
 // Interface guards
