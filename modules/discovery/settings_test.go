@@ -67,8 +67,10 @@ func TestIdentity(t *testing.T) {
 		want     string
 	}{
 		{"srv", `{"refresh":"5s","srv":{"name":"{env.SLUICE_TEST_NAME}"}}`, `{"srv":{"name":"a.test"}}`},
-		{"a", `{"a":{"name":"a.test","port":80,"resolvers":["192.0.2.53","[::1]:5353","::1","{env.SLUICE_TEST_NAME}:54"]}}`,
-			`{"a":{"name":"a.test","port":80,"resolvers":["192.0.2.53:53","[::1]:5353","[::1]:53","a.test:54"]}}`},
+		{
+			"a", `{"a":{"name":"a.test","port":80,"resolvers":["192.0.2.53","[::1]:5353","::1","{env.SLUICE_TEST_NAME}:54"]}}`,
+			`{"a":{"name":"a.test","port":80,"resolvers":["192.0.2.53:53","[::1]:5353","[::1]:53","a.test:54"]}}`,
+		},
 		{"upstreams", `{"refresh":"5s","upstreams": {"source":"discovery_listed", "dial":["b:1"]}}`, `{"upstreams":{"dial":["b:1"],"source":"discovery_listed"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,16 +92,22 @@ func TestUnmarshalCaddyfile(t *testing.T) {
 		want  string
 	}{
 		{"srv", "discover srv _api._tcp.test", `{"srv":{"name":"_api._tcp.test"}}`},
-		{"srv_with_block", "discover srv _api._tcp.test {\nrefresh 10s\nresolvers 10.0.0.53 10.0.0.54:5353\nresolvers ::1\n}",
-			`{"refresh":10000000000,"srv":{"name":"_api._tcp.test","resolvers":["10.0.0.53","10.0.0.54:5353","::1"]}}`},
+		{
+			"srv_with_block", "discover srv _api._tcp.test {\nrefresh 10s\nresolvers 10.0.0.53 10.0.0.54:5353\nresolvers ::1\n}",
+			`{"refresh":10000000000,"srv":{"name":"_api._tcp.test","resolvers":["10.0.0.53","10.0.0.54:5353","::1"]}}`,
+		},
 		{"a", "discover a api.test 8080", `{"a":{"name":"api.test","port":8080}}`},
 		{"a_with_block", "discover a api.test 8080 {\nrefresh 1m\n}", `{"refresh":60000000000,"a":{"name":"api.test","port":8080}}`},
 		{"module", "discover discovery_listed a:1 b:2", `{"upstreams":{"dial":["a:1","b:2"],"source":"discovery_listed"}}`},
 		{"refresh_only", "discover discovery_listed a:1 {\nrefresh 5s\n}", `{"refresh":5000000000,"upstreams":{"dial":["a:1"],"source":"discovery_listed"}}`},
-		{"module_with_block", "discover discovery_listed {\ndial a:1\nrefresh 5s\ndial b:2 {\nrefresh\nc:3\n}\n}",
-			`{"refresh":5000000000,"upstreams":{"dial":["a:1","b:2","refresh","c:3"],"source":"discovery_listed"}}`},
-		{"multi", "discover multi {\nrefresh 5s\na {\nname a.test\nrefresh 9s\n}\n}",
-			`{"refresh":5000000000,"upstreams":{"source":"multi","sources":[{"name":"a.test","refresh":9000000000,"source":"a"}]}}`},
+		{
+			"module_with_block", "discover discovery_listed {\ndial a:1\nrefresh 5s\ndial b:2 {\nrefresh\nc:3\n}\n}",
+			`{"refresh":5000000000,"upstreams":{"dial":["a:1","b:2","refresh","c:3"],"source":"discovery_listed"}}`,
+		},
+		{
+			"multi", "discover multi {\nrefresh 5s\na {\nname a.test\nrefresh 9s\n}\n}",
+			`{"refresh":5000000000,"upstreams":{"source":"multi","sources":[{"name":"a.test","refresh":9000000000,"source":"a"}]}}`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			disp := caddyfile.NewTestDispenser(tc.input + "\nafter")
