@@ -269,3 +269,17 @@ func TestResolve(t *testing.T) {
 		t.Errorf("got %v, want a resolve error", err)
 	}
 }
+
+// BenchmarkHit looks up a name that the cache has.
+func BenchmarkHit(b *testing.B) {
+	s := script{answers: []answer{has("192.0.2.1", "192.0.2.2")}}
+	n := Names{lookup: s.lookup}
+	for b.Loop() {
+		if _, err := n.Lookup(b.Context(), "upstream.example.test"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if len(s.asked) > 1+int(b.Elapsed()/namecache.TTL) {
+		b.Errorf("got %d lookups", len(s.asked))
+	}
+}
