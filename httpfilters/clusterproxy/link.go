@@ -9,8 +9,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-sluice/sluice/internal/guarddial"
+	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
@@ -21,6 +23,7 @@ const idlePerEndpoint = 256
 // links are the connections of a handler to its clusters.
 type links struct {
 	ctx  caddy.Context
+	app  *sluiceapp.App
 	base reverseproxy.HTTPTransport
 	// tls is how to speak TLS if the transport says so; nil if it doesn't.
 	tls   *upstreamtls.Client
@@ -43,6 +46,8 @@ type link struct {
 	alpn   []string
 	// keyed says that the cluster's balancer chooses by a key, proxied that endpoints get a PROXY header.
 	keyed, proxied bool
+	// statuses are those that the cluster tries again.
+	statuses health.StatusSet
 }
 
 // newLinks reads the settings of the transport.
@@ -52,7 +57,7 @@ func (h *Handler) newLinks(ctx caddy.Context) (*links, error) {
 		return nil, fmt.Errorf("transport: %w", err)
 	}
 	h.TransportRaw = nil
-	l := &links{ctx: ctx, base: *base, byCluster: make(map[*cluster.Cluster]*link)}
+	l := &links{ctx: ctx, app: h.app, base: *base, byCluster: make(map[*cluster.Cluster]*link)}
 	if l.base.KeepAlive == nil {
 		l.base.KeepAlive = new(reverseproxy.KeepAlive)
 	}
@@ -84,7 +89,7 @@ func (ls *links) of(c *cluster.Cluster) (*link, error) {
 	}
 	l := &link{
 		cluster: c, dialer: guarddial.Dialer{Mode: c.Guard(), Lookup: ls.names.Lookup}, secure: ls.tls,
-		keyed: c.Key().Source != balancers.NoKey,
+		keyed: c.Key().Source != balancers.NoKey, statuses: ls.retried(c.Name()),
 	}
 	own := ls.base
 	if c.TLS() != nil {
@@ -142,9 +147,14 @@ func (l *link) transport(fresh bool) *http.Transport {
 }
 
 // retriesStatus says whether answers with a status are tried again.
-func (l *link) retriesStatus(status int) bool {
-	c, ok := any(l.cluster).(interface{ RetriesStatus(int) bool })
-	return ok && c.RetriesStatus(status)
+func (l *link) retriesStatus(status int) bool { return l.statuses.Has(status) }
+
+// retried returns the statuses that a cluster tries again. It is a config that was checked.
+func (ls *links) retried(name string) (set health.StatusSet) {
+	if config := ls.app.Clusters[name]; config != nil && config.Retry != nil {
+		set, _ = health.ParseStatuses(config.Retry.Status)
+	}
+	return set
 }
 
 // close closes what is idle.
