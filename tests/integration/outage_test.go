@@ -1,0 +1,147 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// outageLasts is how long the clients of TestOutage go on.
+const outageLasts = 6 * time.Second
+
+// outageConfig has one cluster for HTTP and one for TCP, and a number that makes each config another one.
+func outageConfig(c *visitors, backends []*member, reload int) (options, sites string) {
+	var web, lines string
+	for _, b := range backends {
+		web += " " + b.http
+		lines += " " + b.tcp
+	}
+	return fmt.Sprintf(`
+	sluice {
+		cluster web {
+			endpoints %s
+			health http / {
+				interval 500ms
+				timeout 200ms
+			}
+			passive
+			outlier {
+				failure_status 5xx
+				ejection_time 1s
+			}
+			per_try_timeout 300ms
+			retry {
+				max 5
+				status 5xx
+				backoff 1ms 10ms
+				budget 100%% {
+					min 100
+				}
+			}
+		}
+		cluster lines {
+			endpoints %s
+			health tcp {
+				interval 500ms
+				timeout 200ms
+			}
+			outlier {
+				ejection_time 1s
+			}
+			retry {
+				max 5
+				backoff 1ms 10ms
+				budget 100%% {
+					min 100
+				}
+			}
+		}
+	}
+	servers {
+		protocols h1 h2c
+	}
+	layer4 {
+		%s {
+			route {
+				forward lines
+			}
+		}
+	}
+	`, web, lines, c.lines), fmt.Sprintf(`
+	http://%s {
+		header X-Reload %d
+		cluster_proxy web {
+			stream_close_delay 1m
+		}
+	}
+	`, c.site, reload)
+}
+
+// TestOutage has five backends: a good one, one that is killed and comes back, one that is too slow, one that answers 500,
+// one that comes and goes. Clients of TCP, HTTP/1.1, HTTP/2 and WebSocket go on all the time, and the config is reloaded.
+// No request is lost that could be tried again, and none is done twice that must not be.
+func TestOutage(t *testing.T) {
+	l := newLab(t)
+	g := &ledger{done: make(map[string][]string)}
+	var backends []*member
+	for _, name := range []string{"good", "killed", "slow", "erring", "flapping"} {
+		backends = append(backends, l.newMember(name, g))
+	}
+	killed, slow, erring, flapping := backends[1], backends[2], backends[3], backends[4]
+	slow.delay, erring.status = 2*time.Second, http.StatusInternalServerError
+
+	c := &visitors{lab: l, ledger: g, site: l.freeAddr(), lines: l.freeAddr()}
+	p := l.run(outageConfig(c, backends, 0))
+	c.until = time.Now().Add(outageLasts)
+	one, two := c.client(false), c.client(true)
+	c.start(4, func() { c.get(one) })
+	c.start(4, func() { c.get(two) })
+	c.start(2, func() { c.post(one) })
+	c.start(2, func() { c.post(two) })
+	c.start(4, c.socket)
+	c.start(4, c.line)
+
+	for step := 0; time.Now().Before(c.until); step++ {
+		time.Sleep(250 * time.Millisecond) // the rhythm of what goes wrong
+		switch step % 8 {
+		case 1:
+			killed.down()
+		case 5:
+			killed.up()
+		case 2, 6:
+			flapping.leave()
+		case 3, 7:
+			flapping.up()
+		case 4:
+			if err := p.load(outageConfig(c, backends, step)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	c.going.Wait()
+	c.report(backends)
+}
+
+// report checks that all kinds of clients were served, and that no more was cut than backends were.
+func (c *visitors) report(backends []*member) {
+	c.Helper()
+	interrupts := int64(0)
+	for _, b := range backends {
+		interrupts += b.interrupts.Load()
+		c.Logf("%s: served %d, interrupted %d times", b.name, b.served.Load(), b.interrupts.Load())
+	}
+	c.Logf("%d GET, %d POST (%d failed), %d WebSockets (%d cut), %d TCP (%d cut)", c.gets.Load(), c.posts.Load(),
+		c.postsFailed.Load(), c.sockets.Load(), c.socketsCut.Load(), c.lineCount.Load(), c.linesCut.Load())
+	for what, n := range map[string]int64{
+		"GET": c.gets.Load(), "POST": c.posts.Load() - c.postsFailed.Load(), "WebSockets": c.sockets.Load(), "TCP": c.lineCount.Load(),
+	} {
+		if n < 20 {
+			c.Errorf("%s: got %d, want many", what, n)
+		}
+	}
+	// Four clients of each kind can be at a backend when it goes.
+	if cut := c.socketsCut.Load() + c.linesCut.Load(); cut > 8*interrupts {
+		c.Errorf("%d connections were cut by %d interruptions", cut, interrupts)
+	}
+}
