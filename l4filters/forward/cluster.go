@@ -21,7 +21,7 @@ func (h *Handler) setCluster() (err error) {
 		return err
 	}
 	if h.cluster, err = h.app.Cluster(h.Cluster); err != nil {
-		return fmt.Errorf("cluster: %w", err)
+		return fmt.Errorf("%w (an address has a port)", err)
 	}
 	if key := h.cluster.Key(); !key.Layer4() {
 		return fmt.Errorf("cluster: %q balances by %s, which is for requests: connections have none", h.Cluster, describe(key))

@@ -19,8 +19,8 @@ func TestClusterRefused(t *testing.T) {
 		return `"web":{"endpoints":[{"address":"192.0.2.1:443"}],"balance":{"policy":"maglev","key":"` + key + `"}}`
 	}
 	for _, tc := range []struct{ name, clusters, handler, err string }{
-		{"T75_unknown", web + `,"api":{"endpoints":[{"address":"192.0.2.1:443"}]}`, `{"cluster":"wep"}`, `cluster: cluster "wep" is not known; must be one of api, web`},
-		{"T75_no_clusters", ``, `{"cluster":"web"}`, `cluster: cluster "web" is not known: `},
+		{"T75_unknown", web + `,"api":{"endpoints":[{"address":"192.0.2.1:443"}]}`, `{"cluster":"wep"}`, `cluster "wep" is not known; must be one of api, web`},
+		{"T75_no_clusters", ``, `{"cluster":"web"}`, `cluster "web" is not known: `},
 		{"T85_both", web, `{"cluster":"web","upstream":"192.0.2.1:443"}`, `cluster: contradicts upstream "192.0.2.1:443"`},
 		{"T85_neither", web, `{}`, `upstream: is required, or a cluster`},
 		{"allow", web, `{"cluster":"web","allow":["a.example.com:443"]}`, "allow: is for upstreams with an address"},
