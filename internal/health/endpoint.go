@@ -79,6 +79,9 @@ func (r Reason) String() string {
 // Available says whether the endpoint is available.
 func (r Reason) Available() bool { return r <= SlowStarting }
 
+// Unhealthy says whether it isn't available for what is known about its health.
+func (r Reason) Unhealthy() bool { return r >= UnhealthyActive && r <= Ejected }
+
 // Endpoint is one endpoint of a cluster. Its methods are safe for concurrent use.
 type Endpoint struct {
 	key string

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/balance"
@@ -27,6 +30,9 @@ func (p policy) Traits() balancers.Traits {
 	return balancers.Traits{Key: p.key, Ramps: p.Policy.Ramps()}
 }
 
+// by returns the balancer of a policy.
+func by(p balance.Policy) policy { return policy{Config: balance.Config{Policy: p}} }
+
 // static returns members at addresses of a test network, with these weights.
 func static(weights ...uint32) []member {
 	var list []member
@@ -36,22 +42,83 @@ func static(weights ...uint32) []member {
 	return list
 }
 
-// running returns a cluster that has started, with a state of its own, and none of its goroutines.
-func running(tb testing.TB, set settings) *Cluster {
+// handle returns a config's hold on the cluster that is called like the test. It has not started, and ends with the test.
+func handle(tb testing.TB, set settings) *Cluster {
 	tb.Helper()
 	if set.balancer == nil {
 		set.balancer = policy{}
 	}
-	c := &Cluster{name: tb.Name(), set: &set, state: newState(tb.Name()), logger: zap.NewNop(), reseated: make(chan struct{}, 1)}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	c := &Cluster{
+		name: tb.Name(), set: &set, ctx: ctx, events: new(caddyevents.App), logger: zap.NewNop(), reseated: make(chan struct{}, 1),
+	}
 	c.key = set.balancer.Traits().Key
 	c.keyed = c.key.Source != balancers.NoKey
-	if err := c.start(); err != nil {
+	err := c.events.Provision(ctx)
+	if err == nil {
+		c.state, err = takeState(c.name)
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() {
+		c.stop()
+		if err := c.Cleanup(); err != nil {
+			tb.Error(err)
+		}
+		cancel()
+	})
 	return c
 }
 
-// admit begins a request that ends with the test.
+// running returns a cluster that has started, without its goroutines.
+func running(tb testing.TB, set settings) *Cluster {
+	tb.Helper()
+	c := handle(tb, set)
+	begin(tb, c)
+	return c
+}
+
+// begin starts a cluster, but not its goroutines: they are not started when the config after it stops either.
+func begin(tb testing.TB, c *Cluster) {
+	tb.Helper()
+	if err := c.start(); err != nil {
+		tb.Fatal(err)
+	}
+	for _, other := range c.state.running {
+		other.cancel = func() {}
+	}
+}
+
+// lease leases an endpoint, for a request of its own.
+func lease(tb testing.TB, c *Cluster) (*Request, *Lease) {
+	tb.Helper()
+	r, l := admit(tb, c), new(Lease)
+	if err := r.Pick(l, Key{}); err != nil {
+		tb.Fatal(err)
+	}
+	return r, l
+}
+
+// settle makes one request with one attempt, and returns its endpoint.
+func settle(tb testing.TB, c *Cluster, o Outcome) *Endpoint {
+	tb.Helper()
+	r, l := lease(tb, c)
+	e := l.Endpoint()
+	l.Done(o)
+	r.Finish()
+	return e
+}
+
+// reasons returns what is said of the endpoints of a cluster, in their order.
+func reasons(c *Cluster) (list []string) {
+	for _, e := range c.state.status().Endpoints {
+		list = append(list, e.State)
+	}
+	return list
+}
+
+// admit begins a request.
 func admit(tb testing.TB, c *Cluster) *Request {
 	tb.Helper()
 	r := new(Request)
@@ -101,7 +168,7 @@ func BenchmarkPickAndSettle(b *testing.B) {
 				for i := range weights {
 					weights[i] = 1
 				}
-				c := running(b, settings{static: static(weights...), balancer: policy{Config: balance.Config{Policy: p}}})
+				c := running(b, settings{static: static(weights...), balancer: by(p)})
 				key := HashKey("a key")
 				b.ReportAllocs()
 				var r Request

@@ -26,11 +26,9 @@ func (c *Cluster) lookFirst(ctx context.Context) {
 		if known {
 			continue
 		}
+		// The first lookup of discover tells if this goes on failing.
 		found, _, err := source.Lookup(ctx)
 		c.take(source, found, err)
-		if err != nil {
-			c.logger.Warn("finding endpoints has failed", zap.String("source", source.Identity()), zap.Error(err))
-		}
 	}
 }
 
@@ -91,7 +89,9 @@ func (c *Cluster) take(source discovery.Source, found []discovery.Endpoint, err 
 	s.found[source.Identity()] = found
 	if err := s.seat(c, time.Now()); err != nil {
 		c.logger.Error("the endpoints found can't be used: those before stay", zap.String("source", source.Identity()), zap.Error(err))
-		s.found[source.Identity()] = old
+		if s.found[source.Identity()] = old; !known {
+			delete(s.found, source.Identity())
+		}
 		return
 	}
 	c.logger.Info("endpoints have changed", zap.String("source", source.Identity()), zap.Int("found", len(found)),

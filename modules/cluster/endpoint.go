@@ -135,19 +135,15 @@ func (h *holders) remove(l *Lease) {
 	l.prev, l.next = nil, nil
 }
 
-// stop tells all.
-func (h *holders) stop(why Cause) int {
+// stop returns what those want to be told by who have to be.
+func (h *holders) stop(why Cause) (told []func(Cause)) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.drained = h.drained || why == Drained
-	var told []func(Cause)
 	for l := h.first; l != nil; l = l.next {
 		told = append(told, l.onStop)
 	}
-	h.mu.Unlock()
-	for _, f := range told {
-		f(why)
-	}
-	return len(told)
+	return told
 }
 
 // reopen says that the endpoint is no longer empty by hand.

@@ -23,6 +23,7 @@ const (
 func (c *Cluster) keep(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	c.watchAll(time.Now())
 	var events []health.Event
 	for {
 		select {
@@ -33,15 +34,21 @@ func (c *Cluster) keep(ctx context.Context) {
 		}
 		now := time.Now()
 		view := c.state.health.View(now)
-		events = c.state.health.Events(events[:0])
-		for i := range events {
-			c.tell(&events[i])
-		}
+		events = c.tellAll(events)
 		timer.Stop()
 		if until := view.Until(); !until.IsZero() {
 			timer.Reset(max(until.Sub(now), time.Millisecond))
 		}
 	}
+}
+
+// tellAll tells about all that has changed. It uses the memory of buf, and returns it.
+func (c *Cluster) tellAll(buf []health.Event) []health.Event {
+	buf = c.state.health.Events(buf[:0])
+	for i := range buf {
+		c.tell(&buf[i])
+	}
+	return buf
 }
 
 // tell tells about one change.
@@ -132,24 +139,54 @@ func (c *Cluster) tellStance(before, after health.Stance) {
 	}
 }
 
+// closing is the plan to end what goes on at an endpoint.
+type closing struct{ timer *time.Timer }
+
 // watch plans the end of what goes on at an endpoint that isn't healthy, or takes the plan back.
 func (s *state) watch(c *Cluster, e *Endpoint, reason health.Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	timer := s.closing[e]
-	unhealthy := reason == health.UnhealthyActive || reason == health.UnhealthyPassive || reason == health.Ejected
-	switch {
-	case timer != nil && !unhealthy:
-		timer.Stop()
-		delete(s.closing, e)
-	case timer == nil && unhealthy && c.set.closeAfter > 0:
-		s.closing[e] = time.AfterFunc(c.set.closeAfter, func() { c.closeAt(e) })
+	if !reason.Unhealthy() || c.set.closeAfter <= 0 {
+		s.spare(e)
+		return
+	}
+	if s.closing[e] == nil {
+		p := new(closing)
+		s.closing[e] = p
+		p.timer = time.AfterFunc(c.set.closeAfter, func() { s.closeAt(e, p) })
 	}
 }
 
-// closeAt ends what goes on at an endpoint that has been unhealthy for long enough.
-func (c *Cluster) closeAt(e *Endpoint) {
-	if n := e.holders.stop(Unhealthy); n > 0 {
-		c.logger.Warn("ending connections to an unhealthy endpoint", zap.String("endpoint", e.text), zap.Int("connections", n))
+// watchAll does the same for all endpoints: the config before may have had other plans, or none.
+func (c *Cluster) watchAll(now time.Time) {
+	for _, known := range c.state.health.Statuses(now) {
+		if e := c.state.known(known.Key); e != nil {
+			c.state.watch(c, e, known.Reason)
+		}
+	}
+}
+
+// spare takes the plan back to end what goes on at an endpoint, if there is one. The caller holds mu.
+func (s *state) spare(e *Endpoint) {
+	if p := s.closing[e]; p != nil {
+		p.timer.Stop()
+		delete(s.closing, e)
+	}
+}
+
+// closeAt ends what goes on at an endpoint that has been unhealthy for long enough, if that is still the plan.
+func (s *state) closeAt(e *Endpoint, p *closing) {
+	s.mu.Lock()
+	var told []func(Cause)
+	if s.closing[e] == p {
+		told = e.holders.stop(Unhealthy)
+	}
+	ruler := s.ruler()
+	s.mu.Unlock()
+	if len(told) > 0 && ruler != nil {
+		ruler.logger.Warn("ending connections to an unhealthy endpoint", zap.String("endpoint", e.text), zap.Int("connections", len(told)))
+	}
+	for _, f := range told {
+		f(Unhealthy)
 	}
 }

@@ -79,7 +79,7 @@ func (s *state) collect(ch chan<- prometheus.Metric) {
 		count(descEvents, n, kind)
 	}
 	for limit, n := range map[string]uint64{
-		"requests": stats.RequestsRefused, "attempts": stats.AttemptsRefused, "connections": stats.DialsRefused,
+		"requests": stats.RequestsRefused, "attempts": stats.AttemptsRefused + s.crowded.Load(), "connections": stats.DialsRefused,
 		"retries": stats.RetriesRefused, "no_endpoint": s.refused.Load(),
 	} {
 		count(descRefused, n, limit)

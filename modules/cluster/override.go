@@ -36,10 +36,13 @@ type override struct {
 	since    time.Time
 	deadline time.Time
 	timer    *time.Timer
+	// turn tells the timers of an override apart: one that has gone off may not have got its turn.
+	turn int
 }
 
 // stop stops the timer.
 func (o *override) stop() {
+	o.turn++
 	if o.timer != nil {
 		o.timer.Stop()
 		o.timer = nil
@@ -109,12 +112,25 @@ func (s *state) order(e *Endpoint, o *override, change Change) {
 	o.stop()
 	o.state, o.deadline = change.State, time.Time{}
 	e.holders.reopen()
-	switch {
-	case change.State == "disabled":
-		o.timer = time.AfterFunc(0, func() { e.holders.stop(Drained) })
-	case change.Deadline > 0:
+	if change.Deadline > 0 {
 		o.deadline = time.Now().Add(change.Deadline)
-		o.timer = time.AfterFunc(change.Deadline, func() { e.holders.stop(Drained) })
+	}
+	if change.State == "disabled" || change.Deadline > 0 {
+		turn := o.turn
+		o.timer = time.AfterFunc(change.Deadline, func() { s.empty(e, o, turn) })
+	}
+}
+
+// empty ends what goes on at an endpoint, if that is still the order.
+func (s *state) empty(e *Endpoint, o *override, turn int) {
+	s.mu.Lock()
+	var told []func(Cause)
+	if o.turn == turn {
+		told = e.holders.stop(Drained)
+	}
+	s.mu.Unlock()
+	for _, f := range told {
+		f(Drained)
 	}
 }
 

@@ -94,6 +94,11 @@ func (r *Request) Pick(l *Lease, key Key) error {
 		query.Seed = c.state.random()
 		roster, view := c.state.look(now)
 		place, ok := roster.pick(&query)
+		if !ok && why == health.NoEndpoint && view.Offered() > 0 {
+			// They are full, all of those that are offered.
+			c.state.crowded.Add(1)
+			why = health.EndpointRequests
+		}
 		if !ok || picks > maxPicks+len(roster.endpoints) {
 			return c.refuse(why)
 		}
@@ -141,6 +146,13 @@ func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now t
 		e.full(view.Endpoint(place))
 	}
 	return why
+}
+
+// roomier lets picks in again if the limit that kept them away is another one by now.
+func (e *Endpoint) roomier() {
+	if e.live.Bars()&balance.Full != 0 && !e.health.Load().Full() {
+		e.live.Unbar(balance.Full)
+	}
 }
 
 // full keeps picks away from an endpoint that has as many attempts as it may. Whoever settles one lets them in again,

@@ -48,9 +48,6 @@ func (c *Cluster) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.install(c); err != nil {
-		if ruler := s.ruler(); ruler != nil {
-			_ = s.install(ruler) // it was installed before
-		}
 		return err
 	}
 	if ruler := s.ruler(); ruler != nil {
@@ -67,6 +64,7 @@ func (c *Cluster) stop() {
 	ruled := s.ruler() == c
 	s.running = slices.DeleteFunc(s.running, func(other *Cluster) bool { return other == c })
 	c.pause()
+	s.forgetFound()
 	if ruler := s.ruler(); ruled && ruler != nil {
 		if err := s.install(ruler); err != nil {
 			c.logger.Error("going back to the endpoints of the config before", zap.Error(err))

@@ -28,8 +28,9 @@ type state struct {
 	random func() uint64
 	// wake has room for one word to the keeper.
 	wake chan struct{}
-	// keyless counts the picks of a balancer with a key that had none, refused those that found no endpoint.
-	keyless, refused atomic.Uint64
+	// keyless counts the picks of a balancer with a key that had none, refused those that found no endpoint, crowded those
+	// that found only full ones.
+	keyless, refused, crowded atomic.Uint64
 	// lookups counts the answers of discovery, lookupFailures the failures.
 	lookups, lookupFailures atomic.Uint64
 
@@ -41,8 +42,8 @@ type state struct {
 	// found are the last answers of the sources that are in use, by identity.
 	found     map[string][]discovery.Endpoint
 	overrides map[string]*override
-	// closing are the timers of endpoints that are unhealthy.
-	closing map[*Endpoint]*time.Timer
+	// closing are the timers of endpoints that are unhealthy, those that have gone off included.
+	closing map[*Endpoint]*closing
 }
 
 // roster are the endpoints to choose from, and the picker that chooses.
@@ -85,7 +86,7 @@ func newState(name string) *state {
 	s := &state{
 		name: name, health: health.NewCluster(new(health.Config), time.Now()), random: rand.Uint64,
 		wake: make(chan struct{}, 1), endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
-		overrides: make(map[string]*override), closing: make(map[*Endpoint]*time.Timer),
+		overrides: make(map[string]*override), closing: make(map[*Endpoint]*closing),
 	}
 	empty, _ := balance.New(balance.Config{}, nil, nil) // nothing to be wrong with
 	s.roster.Store(&roster{picker: empty, members: s.health.View(time.Now()).Members()})
@@ -99,8 +100,8 @@ func (s *state) Destruct() error {
 	for _, o := range s.overrides {
 		o.stop()
 	}
-	for _, timer := range s.closing {
-		timer.Stop()
+	for e := range s.closing {
+		s.spare(e)
 	}
 	return nil
 }
@@ -158,47 +159,65 @@ func (s *state) ruler() *Cluster {
 	return s.running[len(s.running)-1]
 }
 
-// install makes the settings and members of a cluster count. The caller holds mu.
+// install makes the settings and members of a cluster count. If that isn't possible, nothing has changed. The caller
+// holds mu.
 func (s *state) install(c *Cluster) error {
+	p, err := s.plan(c)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
 	s.health.Configure(&c.set.policy, now)
-	s.forgetFound(c)
-	return s.seat(c, now)
+	return s.carryOut(p, now)
 }
 
-// forgetFound drops the answers of sources that the cluster doesn't have.
-func (s *state) forgetFound(c *Cluster) {
+// forgetFound drops the answers of sources that no cluster has. The caller holds mu.
+func (s *state) forgetFound() {
 	for identity := range s.found {
-		if !slices.ContainsFunc(c.set.sources, func(src discovery.Source) bool { return src.Identity() == identity }) {
+		if !slices.ContainsFunc(s.running, func(c *Cluster) bool { return c.finds(identity) }) {
 			delete(s.found, identity)
 		}
 	}
 }
 
-// seat makes a roster of the members that a cluster has by now. If that isn't possible, the roster stays what it was.
-// The caller holds mu.
-func (s *state) seat(c *Cluster, now time.Time) error {
-	members := s.members(c)
-	r := &roster{}
-	list := make([]balancers.Endpoint, 0, len(members))
-	for i := range members {
-		e := s.endpoint(members[i].address)
-		r.endpoints = append(r.endpoints, e)
-		r.weights = append(r.weights, s.weight(&members[i]))
-		list = append(list, balancers.Endpoint{
-			Key: e.text, Weight: int(r.weights[i]), Tier: int(members[i].tier), Live: &e.live,
-		})
+// finds says whether a source is one of the cluster's.
+func (c *Cluster) finds(identity string) bool {
+	return slices.ContainsFunc(c.set.sources, func(src discovery.Source) bool { return src.Identity() == identity })
+}
+
+// plan is a roster to be, with what made it.
+type plan struct {
+	members []seatedMember
+	roster  *roster
+}
+
+// plan makes a roster of the members that a cluster has by now. Nothing changes with it. The caller holds mu.
+func (s *state) plan(c *Cluster) (*plan, error) {
+	p := &plan{s.members(c), new(roster)}
+	list := make([]balancers.Endpoint, 0, len(p.members))
+	for i := range p.members {
+		e := s.endpoint(&p.members[i].address)
+		weight := s.weight(&p.members[i])
+		p.roster.endpoints = append(p.roster.endpoints, e)
+		p.roster.weights = append(p.roster.weights, weight)
+		list = append(list, balancers.Endpoint{Key: e.text, Weight: int(weight), Tier: int(p.members[i].tier), Live: &e.live})
 	}
 	var err error
-	if r.picker, err = c.set.balancer.Prepare(list, s.roster.Load().picker); err != nil {
+	p.roster.picker, err = c.set.balancer.Prepare(list, s.roster.Load().picker)
+	return p, err
+}
+
+// carryOut makes a plan count. The caller holds mu.
+func (s *state) carryOut(p *plan, now time.Time) error {
+	if err := s.health.SetMembers(healthMembers(p.members), now); err != nil {
 		return err
 	}
-	if err := s.health.SetMembers(healthMembers(members), now); err != nil {
-		return err
-	}
+	r := p.roster
 	for i, e := range r.endpoints {
+		s.endpoints[e.text] = e
 		e.health.Store(s.health.Endpoint(e.text))
-		e.trusted.Store(members[i].trusted)
+		e.trusted.Store(p.members[i].trusted)
+		e.roomier()
 	}
 	r.members = s.health.View(now).Members()
 	s.roster.Store(r)
@@ -208,23 +227,32 @@ func (s *state) seat(c *Cluster, now time.Time) error {
 	return nil
 }
 
-// endpoint returns the endpoint of an address, new or known. The caller holds mu.
-func (s *state) endpoint(a address) *Endpoint {
-	key := a.String()
-	e := s.endpoints[key]
-	if e == nil {
-		e = newEndpoint(a)
-		s.endpoints[key] = e
+// seat makes a roster of the members that a cluster has by now, and makes it count. If that isn't possible, the roster
+// stays what it was. The caller holds mu.
+func (s *state) seat(c *Cluster, now time.Time) error {
+	p, err := s.plan(c)
+	if err != nil {
+		return err
 	}
-	return e
+	return s.carryOut(p, now)
+}
+
+// endpoint returns the endpoint of an address, new or known. The caller holds mu.
+func (s *state) endpoint(a *address) *Endpoint {
+	if e := s.endpoints[a.String()]; e != nil {
+		return e
+	}
+	return newEndpoint(*a)
 }
 
 // forgetEndpoints drops the endpoints that health has forgotten. The caller holds mu.
 func (s *state) forgetEndpoints() {
-	for key := range s.endpoints {
-		if s.health.Endpoint(key) == nil {
-			delete(s.endpoints, key)
+	for key, e := range s.endpoints {
+		if s.health.Endpoint(key) != nil {
+			continue
 		}
+		delete(s.endpoints, key)
+		s.spare(e)
 	}
 }
 
