@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"golang.org/x/net/http/httpguts"
@@ -46,11 +47,18 @@ func (h *Handler) checkOptions() error {
 		}
 	}
 	for i, name := range h.AllowUpgrade {
-		if !httpguts.ValidHeaderFieldName(name) {
+		if !isProtocol(name) {
 			return fmt.Errorf("allow_upgrade %d: %q is not the name of a protocol", i, name)
 		}
 	}
 	return nil
+}
+
+// isProtocol says whether a text is a protocol as in an Upgrade header: a name, and perhaps a version (RFC 9110 section
+// 7.8).
+func isProtocol(text string) bool {
+	name, version, versioned := strings.Cut(text, "/")
+	return httpguts.ValidHeaderFieldName(name) && (!versioned || httpguts.ValidHeaderFieldName(version))
 }
 
 // decodeTransport reads the settings of the transport.
