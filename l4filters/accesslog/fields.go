@@ -56,6 +56,9 @@ func (l fields) rare(enc zapcore.ObjectEncoder, client string) error {
 	if l.Peer != l.Client && l.Peer.String() != client {
 		enc.AddString("peer", l.Peer.String())
 	}
+	if l.Attempts > 1 {
+		enc.AddInt("attempts", l.Attempts)
+	}
 	if l.Routed && l.Reason != preread.None {
 		enc.AddString("fallback", l.Reason.String())
 	}

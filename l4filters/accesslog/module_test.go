@@ -138,7 +138,7 @@ func TestT50_FullSession(t *testing.T) {
 			s.Hello = &session.Hello{ServerName: "a.example.com", ALPN: protocolList("foo", "h2")}
 			s.Pattern, s.Protocol, s.Cluster, s.Upstream = "*.example.com", "h2", "web", "10.0.0.2:443"
 			s.Tags = map[string]string{"team": "blue"}
-			s.BytesIn, s.BytesOut = 5, 7
+			s.Attempts, s.BytesIn, s.BytesOut = 2, 5, 7
 			s.PrereadTime, s.ConnectTime, s.RelayTime = 1*time.Second, 2*time.Second, 3*time.Second
 			s.Reason, s.Routed = preread.NoSNI, true
 		})
@@ -148,7 +148,7 @@ func TestT50_FullSession(t *testing.T) {
 	got := line(t, logs).ContextMap()
 	for name, want := range map[string]any{
 		"remote": "203.0.113.9:1234", "peer": client, "server_name": "a.example.com", "alpn": "foo,h2", "protocol": "h2",
-		"pattern": "*.example.com", "cluster": "web", "upstream": "10.0.0.2:443", "bytes_in": int64(5), "bytes_out": int64(7),
+		"pattern": "*.example.com", "cluster": "web", "upstream": "10.0.0.2:443", "attempts": 2, "bytes_in": int64(5), "bytes_out": int64(7),
 		"preread": 1 * time.Second, "connect": 2 * time.Second, "relay": 3 * time.Second, "reason": "idle_timeout", "fallback": "no_sni",
 	} {
 		if got[name] != want {

@@ -104,10 +104,18 @@ func TestClusterRetries(t *testing.T) {
 				all = append(all, closed(t))
 			}
 			s := start(t, endpoints(append(all, list[0].address)...)+first+tc.retry, ``)
+			v := s.visit(t, "192.0.2.7")
 			if tc.reached {
-				s.once(t, "192.0.2.7")
-			} else {
-				s.fails(t, session.ConnectFailure)
+				v.at(t)
+				v.leave()
+			}
+			<-v.done
+			sess := v.sess
+			if sess.CloseReason() == session.Completed != tc.reached {
+				t.Errorf("got %v", sess.CloseReason())
+			}
+			if want := tc.failures + int(list[0].accepted.Load()); sess.Attempts != want {
+				t.Errorf("got %d attempts in the session, want %d", sess.Attempts, want)
 			}
 			if got := int(list[0].accepted.Load()); got == 1 != tc.reached {
 				t.Errorf("got %d connections, want one: %v", got, tc.reached)

@@ -83,7 +83,7 @@ func (h *Handler) depart(cx *layer4.Connection, sess *session.Session) *transfer
 
 // begin connects to an address and makes the transfer.
 func (h *Handler) begin(cx *layer4.Connection, sess *session.Session, to *target) *transfer {
-	sess.Set(func() { sess.Upstream = to.text })
+	sess.Set(func() { sess.Upstream, sess.Attempts = to.text, 1 })
 	conn, err := h.open(cx, sess, func(ctx context.Context) (net.Conn, error) { return h.reach(ctx, cx, to) })
 	if err != nil {
 		h.failed(sess, to.trusted, err)

@@ -117,7 +117,7 @@ func (h *Handler) seek(ctx context.Context, cx *layer4.Connection, l *leased) (n
 			}
 			return nil, l.because(err)
 		}
-		l.sess.Set(func() { l.sess.Upstream = e.Address() })
+		l.sess.Set(func() { l.sess.Upstream, l.sess.Attempts = e.Address(), l.sess.Attempts+1 })
 		conn, err := h.attempt(ctx, cx, l)
 		if err == nil {
 			l.counted.Connected()

@@ -32,12 +32,13 @@ func init() {
 //
 // It is the last handler of a route. A connection that the preread rejected and no fallback took is closed.
 //
-// Placeholder, for the handlers before it once it has returned: `{l4.sluice.cluster}`, `{l4.sluice.upstream}`, `{l4.sluice.bytes_in}`,
-// `{l4.sluice.bytes_out}`, `{l4.sluice.close_reason}`.
+// Placeholders, for the handlers before it once it has returned: `{l4.sluice.cluster}`, `{l4.sluice.upstream}`,
+// `{l4.sluice.attempts}`, `{l4.sluice.bytes_in}`, `{l4.sluice.bytes_out}`, `{l4.sluice.close_reason}`.
 type Handler struct {
 	// The upstream's address: `host:port`, or `unix/` and the path of a socket. A name is resolved for each
-	// connection, and its addresses are tried in order. Required, or a cluster. Placeholders such as `{env.NAME}` are replaced at
-	// load. With `allow`, placeholders about the connection, which begin with `l4.`, are replaced for each connection.
+	// connection, and its addresses are tried in order. Required, or a cluster. Placeholders such as `{env.NAME}` are
+	// replaced at load. With `allow`, placeholders about the connection, which begin with `l4.`, are replaced for each
+	// connection.
 	Upstream string `json:"upstream,omitempty"`
 
 	// The cluster to connect to, one of those of the app `sluice`. Required, or an upstream. No placeholders.
@@ -48,7 +49,9 @@ type Handler struct {
 	// port may be a range: `8000-8100`. Required with such a placeholder, refused without. No placeholders.
 	Allow []string `json:"allow,omitempty"`
 
-	// How long resolving and connecting may take, all attempts together, and the TLS handshake with the upstream.
+	// How long resolving and connecting may take, all attempts together, and the TLS handshake with the upstream. With a
+	// cluster, an endpoint gets an equal share of what is left for the endpoints that may still be tried, but 2 seconds if
+	// there is as much.
 	// Range: `10ms` to `5m`. Default: `10s`. No placeholders.
 	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
 
@@ -76,7 +79,8 @@ type Handler struct {
 	TLS *upstreamtls.TLS `json:"tls,omitempty"`
 
 	// Which addresses are checked before they are connected to: `dns` (those that come from DNS or from a placeholder
-	// about the connection), `strict` (all) or `off` (none). Default: that of the app `sluice`. No placeholders.
+	// about the connection), `strict` (all) or `off` (none). Default: that of the app `sluice`. Refused with a cluster,
+	// which has its own. No placeholders.
 	Guard *netguard.Mode `json:"guard,omitempty"`
 
 	// Whether the upstream may be at an address that the guard refuses: loopback, private, link-local and the like. It

@@ -33,6 +33,8 @@ const (
 	placeholderCluster = "cluster"
 	// upstream is the address that the connection was forwarded to.
 	placeholderUpstream = "upstream"
+	// attempts is how many connections to upstreams were begun.
+	placeholderAttempts = "attempts"
 	// bytes_in and bytes_out count what was delivered to the upstream and to the client.
 	placeholderBytesIn  = "bytes_in"
 	placeholderBytesOut = "bytes_out"
@@ -69,6 +71,8 @@ func (s *Session) placeholder(key string) (any, bool) {
 		return s.Cluster, true
 	case placeholderUpstream:
 		return s.Upstream, true
+	case placeholderAttempts:
+		return strconv.Itoa(s.Attempts), true
 	case placeholderBytesIn:
 		return strconv.FormatInt(s.BytesIn, 10), true
 	case placeholderBytesOut:

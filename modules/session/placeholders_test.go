@@ -40,6 +40,7 @@ func TestPlaceholders(t *testing.T) {
 		{"close_reason", "-", "preread_alpn_unmatched"},
 		{"client", "192.0.2.1:40000", "198.51.100.7:1"},
 		{"upstream", "-", "10.0.0.1:443"},
+		{"attempts", "0", "2"},
 		{"bytes_in", "0", "9000000000"},
 		{"bytes_out", "0", "1"},
 		{"tags.team", "-", "blue"},
@@ -58,7 +59,7 @@ func TestPlaceholders(t *testing.T) {
 	s.Pattern, s.Reason, s.Tags = "*.example.com", preread.ALPNUnmatched, map[string]string{"team": "blue"}
 	s.End(ForPreread(s.Reason))
 	s.Client = &net.TCPAddr{IP: net.IPv4(198, 51, 100, 7), Port: 1}
-	s.Upstream, s.BytesIn, s.BytesOut = "10.0.0.1:443", 9_000_000_000, 1
+	s.Upstream, s.Attempts, s.BytesIn, s.BytesOut = "10.0.0.1:443", 2, 9_000_000_000, 1
 	for _, tc := range table {
 		check("{l4.sluice."+tc.name+"}", tc.after)
 	}

@@ -56,6 +56,8 @@ type Session struct {
 	Cluster string
 	// Upstream is the address that the connection was forwarded to.
 	Upstream string
+	// Attempts is how many connections to upstreams were begun for it.
+	Attempts int
 	// BytesIn and BytesOut count what was delivered to the upstream and to the client. While the connection is being
 	// relayed they are zero.
 	BytesIn, BytesOut int64
