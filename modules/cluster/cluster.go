@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/guarddial"
@@ -35,13 +34,18 @@ type (
 	Conn = health.Conn
 )
 
+// emitter is Caddy's events app.
+type emitter interface {
+	Emit(ctx caddy.Context, name string, data map[string]any) caddy.Event
+}
+
 // Cluster is a cluster of one config.
 type Cluster struct {
 	name   string
 	set    *settings
 	state  *state
 	ctx    caddy.Context
-	events *caddyevents.App
+	events emitter
 	logger *zap.Logger
 	dialer guarddial.Dialer
 	// key is what the balancer chooses by, keyed says that there is such a thing.
@@ -66,7 +70,7 @@ func New(ctx caddy.Context, name string, cfg *Config, guard netguard.Mode, logge
 		return nil, fmt.Errorf("getting the events app: %w", err)
 	}
 	c := &Cluster{
-		name: name, set: set, ctx: ctx, events: events.(*caddyevents.App), logger: logger.With(zap.String("cluster", name)),
+		name: name, set: set, ctx: ctx, events: events.(emitter), logger: logger.With(zap.String("cluster", name)),
 		dialer: guarddial.Dialer{Mode: set.guard}, reseated: make(chan struct{}, 1),
 	}
 	c.key = set.balancer.Traits().Key

@@ -3,11 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/balance"
@@ -42,6 +42,31 @@ func static(weights ...uint32) []member {
 	return list
 }
 
+// emitted are the events that a cluster has emitted, by name and endpoint.
+type emitted struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *emitted) Emit(_ caddy.Context, name string, data map[string]any) caddy.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if endpoint, ok := data["endpoint"]; ok {
+		name += fmt.Sprint(" ", endpoint)
+	}
+	e.list = append(e.list, name)
+	return caddy.Event{}
+}
+
+// take returns the events since the last call.
+func (e *emitted) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := e.list
+	e.list = nil
+	return list
+}
+
 // handle returns a config's hold on the cluster that is called like the test. It has not started, and ends with the test.
 func handle(tb testing.TB, set settings) *Cluster {
 	tb.Helper()
@@ -50,15 +75,12 @@ func handle(tb testing.TB, set settings) *Cluster {
 	}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	c := &Cluster{
-		name: tb.Name(), set: &set, ctx: ctx, events: new(caddyevents.App), logger: zap.NewNop(), reseated: make(chan struct{}, 1),
+		name: tb.Name(), set: &set, ctx: ctx, events: new(emitted), logger: zap.NewNop(), reseated: make(chan struct{}, 1),
 	}
 	c.key = set.balancer.Traits().Key
 	c.keyed = c.key.Source != balancers.NoKey
-	err := c.events.Provision(ctx)
-	if err == nil {
-		c.state, err = takeState(c.name)
-	}
-	if err != nil {
+	var err error
+	if c.state, err = takeState(c.name); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {

@@ -33,6 +33,20 @@ func (t *told) is(causes ...Cause) bool {
 	return slices.Equal(t.causes, causes)
 }
 
+// clear forgets them.
+func (t *told) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.causes = nil
+}
+
+// count returns how many there were.
+func (t *told) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.causes)
+}
+
 // orderAt orders something for an endpoint of the cluster that is called like the test.
 func orderAt(t *testing.T, e *Endpoint, change Change) {
 	t.Helper()

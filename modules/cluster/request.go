@@ -99,14 +99,14 @@ func (r *Request) Pick(l *Lease, key Key) error {
 			c.state.crowded.Add(1)
 			why = health.EndpointRequests
 		}
-		if !ok || picks > maxPicks+len(roster.endpoints) {
+		if !ok {
 			return c.refuse(why)
 		}
 		e := roster.endpoints[place]
 		if why = r.try(l, e, view, place, now); why == health.Granted {
 			return nil
 		}
-		if !why.OfEndpoint() {
+		if !why.OfEndpoint() || picks > maxPicks+len(roster.endpoints) {
 			return c.refuse(why)
 		}
 		if why == health.EndpointRetries && len(query.Tried) < len(r.tried) {

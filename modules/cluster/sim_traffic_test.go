@@ -1,0 +1,255 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/health"
+)
+
+// hasRoom says whether an endpoint of a view could take an attempt of a request.
+func hasRoom(h *health.Endpoint, s *health.Status, limits health.Limits, charged bool) bool {
+	return !h.Full() && (!charged || limits.Retries == 0 || s.Retries < limits.Retries)
+}
+
+// choices returns which endpoints a pick may choose: those that are offered and have room, without those that were tried,
+// unless there are no others.
+func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
+	roster, view := s.s.look(time.Now())
+	known := s.s.health.Statuses(time.Now())
+	var tried []*Endpoint
+	for i, e := range roster.endpoints {
+		if !view.Offers(i) || !hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) {
+			continue
+		}
+		if r.Tried(e) {
+			tried = append(tried, e)
+		} else {
+			choices = append(choices, e)
+		}
+	}
+	if len(choices) == 0 {
+		return tried, len(tried) > 0
+	}
+	return choices, false
+}
+
+// limits returns those of an endpoint, as its last config has them.
+func (s *sim) limits(e *Endpoint) health.Limits {
+	for _, m := range s.s.members(s.c) {
+		if m.address == e.address {
+			return m.limits
+		}
+	}
+	return health.Limits{}
+}
+
+// pick makes the next attempt of a request.
+func (s *sim) pick(r *simRequest) {
+	if r.again != nil {
+		s.repick(r)
+		return
+	}
+	choices, again := s.choices(r)
+	l, key := new(simLease), Key{}
+	if s.c.keyed && !s.oneIn(4) {
+		key = HashKey(pick(s.r, "a", "b", "c"))
+	}
+	if err := r.Pick(&l.Lease, key); err != nil {
+		s.refused(r, err, choices)
+		return
+	}
+	e := l.Endpoint()
+	s.note("pick", "%s of %d", e.text, len(choices))
+	if again {
+		s.seen["tried again where there was no other"]++
+	}
+	if !slices.Contains(choices, e) {
+		s.t.Errorf("picked %s, which isn't one of the %d to choose from", e.text, len(choices))
+	}
+	s.began(r, l)
+}
+
+func (s *sim) refused(r *simRequest, err error, choices []*Endpoint) {
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		s.t.Fatalf("got %v, want a refusal", err)
+	}
+	s.note("refused "+refused.Why.String(), "")
+	view := s.s.health.View(time.Now())
+	if len(choices) > 0 || (refused.Why == health.NoEndpoint) != (view.Offered() == 0) {
+		s.t.Errorf("got %v with %d of %d offered to choose from", err, len(choices), view.Offered())
+	}
+	r.over = s.oneIn(2)
+}
+
+// repick makes an attempt at the endpoint of the one before.
+func (s *sim) repick(r *simRequest) {
+	l := r.again
+	r.again = nil
+	e := l.Endpoint()
+	if err := r.Repick(&l.Lease); err != nil {
+		s.note("repick refused", "%s %v", e.text, err)
+		return
+	}
+	s.note("repick", "%s", e.text)
+	if l.Endpoint() != e {
+		s.t.Errorf("got %s, want %s", l.Endpoint().text, e.text)
+	}
+	s.began(r, l)
+}
+
+// began takes up a lease.
+func (s *sim) began(r *simRequest, l *simLease) {
+	e := l.Endpoint()
+	if s.closed[e.text] {
+		s.t.Errorf("picked %s, which is taken out by hand", e.text)
+	}
+	if r.tries++; r.tries > 2+health.MaxRetries {
+		s.t.Errorf("got attempt %d of a request", r.tries)
+	}
+	l.open, l.charged = true, r.charged
+	r.lease = l
+	s.picks++
+	l.listens, l.proven = false, false
+	if l.Trial() {
+		s.seen["trial"]++
+	}
+	if l.heard.clear(); s.oneIn(2) {
+		l.listens = true
+		l.heard.on(&l.Lease)
+	}
+}
+
+// end settles the attempt of a request, or goes on with it.
+func (s *sim) end(r *simRequest) {
+	l := r.lease
+	if s.oneIn(6) {
+		s.note("proven", "%s", l.Endpoint().text)
+		l.Proven()
+		l.proven = true
+		return
+	}
+	o := s.outcome()
+	failed := o.Kind != health.Success && (o.Kind != health.Answer || o.Status >= 500)
+	if !failed || s.oneIn(4) {
+		s.done(r, o)
+		return
+	}
+	s.fail(r, o)
+}
+
+func (s *sim) done(r *simRequest, o Outcome) {
+	l := r.lease
+	s.note("done", "%s %v %d", l.Endpoint().text, o.Kind, o.Status)
+	s.settles(r, o, func() {
+		if !l.Done(o) || l.Done(o) || l.Fail(Failure{Outcome: o}).Why != health.Settled {
+			s.t.Error("a lease must be settled once")
+		}
+	})
+	r.charged = r.charged && !l.charged
+	r.over = true
+}
+
+// settles calls f, which settles the lease of a request, and checks what it has done to the endpoint.
+func (s *sim) settles(r *simRequest, o Outcome, f func()) {
+	e, total := r.lease.Endpoint(), s.s.health.View(time.Now()).Len()
+	before, stats := s.statusOf(e), s.s.health.Stats()
+	f()
+	after, ejections := s.statusOf(e), s.s.health.Stats()
+	if o.Kind == health.Aborted || o.Kind == health.Stale {
+		if after.streaks != before.streaks || after.EjectedUntil != before.EjectedUntil {
+			s.t.Errorf("%v has changed %+v to %+v", o.Kind, before, after)
+		}
+	}
+	outlier := &s.c.set.policy.Outlier
+	if ejections.Ejections > stats.Ejections {
+		s.seen["ejection"]++
+		if ejections.EjectedNow*100 > total*outlier.MaxPercent {
+			s.t.Errorf("got %d ejected of %d, with %d percent", ejections.EjectedNow, total, outlier.MaxPercent)
+		}
+	}
+	// One that has proven itself tells no more by its success.
+	if isGood(o) && !r.lease.proven && outlier.ConsecutiveFailures > 0 && after.Consecutive != 0 {
+		s.t.Errorf("got a streak of %d after a success", after.Consecutive)
+	}
+	if r.lease.Endpoint().live.Bars()&balance.Full != 0 {
+		s.t.Error("full after an attempt has ended")
+	}
+	s.settled[e]++
+	r.lease.open, r.lease = false, nil
+}
+
+func isGood(o Outcome) bool {
+	return o.Kind == health.Success || o.Kind == health.Answer && o.Status < 500
+}
+
+func (s *sim) fail(r *simRequest, o Outcome) {
+	l, d := r.lease, Decision{}
+	f := Failure{Outcome: o, Repeatable: !s.oneIn(5), Eligible: !s.oneIn(5), Reused: s.oneIn(3), Begun: s.oneIn(8), Passed: s.oneIn(8)}
+	policy := &s.c.set.policy
+	s.settles(r, o, func() { d = l.Fail(f) })
+	r.charged = r.charged && (!l.charged || d.Action == health.Replay)
+	switch d.Action {
+	case health.Replay:
+		s.note("replay", "%s", l.Endpoint().text)
+		r.again = l
+	case health.Again:
+		r.charged = true
+		s.note("retry", "%s %v", l.Endpoint().text, d.Delay)
+		stats := s.s.health.Stats()
+		if stats.RetriesActive > policy.Retry.Budget.Bound(stats.RequestsActive) ||
+			policy.Limits.Retries > 0 && stats.RetriesActive > policy.Limits.Retries {
+			s.t.Errorf("got %d retries beside %d requests, with %+v", stats.RetriesActive, stats.RequestsActive, policy.Retry.Budget)
+		}
+		if r.Retries() > policy.Retry.Max || f.Passed || !f.Repeatable || !f.Eligible {
+			s.t.Errorf("got retry %d of %d after %+v", r.Retries(), policy.Retry.Max, f)
+		}
+	default:
+		s.note("stop", "%s %v", l.Endpoint().text, d.Why)
+		r.over = s.oneIn(2)
+	}
+}
+
+// connection begins a connection, or goes on with one.
+func (s *sim) connection() {
+	roster := s.s.roster.Load()
+	if len(s.conns) > 0 && !s.oneIn(3) {
+		i := s.r.IntN(len(s.conns))
+		k := s.conns[i]
+		switch s.r.IntN(4) {
+		case 0:
+			k.Connected()
+		case 1:
+			k.Idle()
+		case 2:
+			k.Reused()
+		default:
+			k.Close()
+			k.Close()
+			s.conns = append(s.conns[:i], s.conns[i+1:]...)
+		}
+		return
+	}
+	if len(roster.endpoints) == 0 {
+		return
+	}
+	k := &simConn{e: pick(s.r, roster.endpoints...)}
+	limit, own := s.c.set.policy.Limits, s.limits(k.e)
+	err := s.c.Count(&k.Conn, k.e)
+	stats, status := s.s.health.Stats(), s.statusOf(k.e)
+	if err != nil {
+		s.note("dial refused", "%s", k.e.text)
+		return
+	}
+	s.note("dial", "%s", k.e.text)
+	if above(stats.ConnectionsActive, limit.Connections) || above(stats.PendingActive, limit.Pending) ||
+		above(status.Connections, own.Connections) || above(status.Pending, own.Pending) {
+		s.t.Errorf("got %+v, %+v, above %+v or %+v", stats, status, limit, own)
+	}
+	s.conns = append(s.conns, k)
+}
+
+func above(n, limit int64) bool { return limit > 0 && n > limit }
