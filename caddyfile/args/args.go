@@ -136,45 +136,39 @@ func Int(d *caddyfile.Dispenser) (int64, error) {
 	return n, nil
 }
 
-// Number is Int for what has its place in an int, and is at least least: 1 where zero stands for the default in JSON.
-func Number(d *caddyfile.Dispenser, least int) (int, error) {
+// Number returns the option's only argument as a number from low to high.
+func Number(d *caddyfile.Dispenser, low, high int) (int, error) {
 	name := d.Val()
 	value, err := One(d)
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseUint(value, 10, 32)
-	if err != nil || n > maxNumber || int(n) < least {
-		return 0, d.Errf("%s: %q is not a number from %d to %d", name, value, least, maxNumber)
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return 0, d.Errf("%s: %q is not a number", name, value)
 	}
-	return int(n), nil
+	if n < low || n > high {
+		return 0, d.Errf("%s: %q is out of range, %d to %d", name, value, low, high)
+	}
+	return n, nil
 }
 
-// maxNumber fits an int on every system.
-const maxNumber = 1_000_000_000
-
-// Percent returns the option's only argument as a number of percent, which ends with a percent sign and is at least
-// least: 1 where 0 stands for the default in JSON.
-func Percent(d *caddyfile.Dispenser, least int) (int, error) {
+// Percent returns the option's only argument as a number of percent from low to high. It ends with a percent sign.
+func Percent(d *caddyfile.Dispenser, low, high int) (int, error) {
 	name := d.Val()
 	value, err := One(d)
 	if err != nil {
 		return 0, err
 	}
-	return percent(d, name, value, least)
-}
-
-// percent returns the value of the option called name.
-func percent(d *caddyfile.Dispenser, name, value string, least int) (int, error) {
 	digits, signed := strings.CutSuffix(value, "%")
-	n, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil || !signed || n > maxNumber {
+	n, err := strconv.Atoi(digits)
+	if err != nil || !signed {
 		return 0, d.Errf("%s: %q is not a percentage, such as 20%%", name, value)
 	}
-	if int(n) < least {
-		return 0, d.Errf("%s: %q is out of range", name, value)
+	if n < low || n > high {
+		return 0, d.Errf("%s: %q is out of range, %d%% to %d%%", name, value, low, high)
 	}
-	return int(n), nil
+	return n, nil
 }
 
 // Block reads what stands behind the name at which d stands, which takes a block of options and no argument.

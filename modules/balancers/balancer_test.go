@@ -211,13 +211,13 @@ func TestCaddyfile(t *testing.T) {
 		{"maglev user", "", `maglev: key: "user": must be client_ip`},
 		{"ring_hash header", "", `ring_hash: key: "header": header needs a name, at Testfile:1`},
 		{"maglev uri {\ntable_size 65536\n}", "", "table_size 65536: invalid option: want a prime, such as 65537, at Testfile:2"},
-		{"maglev uri {\ntable_size 0\n}", "", `table_size: "0" is not a number from 1 to 1000000000, at Testfile:2`},
+		{"maglev uri {\ntable_size 0\n}", "", `table_size: "0" is out of range, 2 to 5000011, at Testfile:2`},
 		{"maglev uri {\nbalance_factor 125\n}", "", `balance_factor: "125" is not a percentage, such as 20%, at Testfile:2`},
-		{"maglev uri {\nbalance_factor 0%\n}", "", `balance_factor: "0%" is out of range, at Testfile:2`},
-		{"maglev uri {\nbalance_factor 90%\n}", "", "balance_factor 90: invalid option: want 100 to 10000, at Testfile:2"},
+		{"maglev uri {\nbalance_factor 0%\n}", "", `balance_factor: "0%" is out of range, 100% to 10000%, at Testfile:2`},
+		{"maglev uri {\nbalance_factor 90%\n}", "", `balance_factor: "90%" is out of range, 100% to 10000%, at Testfile:2`},
 		{"maglev uri {\nring_points 9\n}", "", `unrecognized option "ring_points": expected table_size or balance_factor, at Testfile:2`},
 		{"ring_hash uri {\ntable_size 3\n}", "", `unrecognized option "table_size": expected ring_points or balance_factor, at Testfile:2`},
-		{"ring_hash uri {\nring_points 20000\n}", "", "ring_points 20000: invalid option: want 1 to 16384, at Testfile:2"},
+		{"ring_hash uri {\nring_points 20000\n}", "", `ring_points: "20000" is out of range, 1 to 16384, at Testfile:2`},
 		{"ring_hash uri {\nring_points 2\nring_points 2\n}", "", "ring_points is given twice, at Testfile:3"},
 	} {
 		t.Run(tc.text, func(t *testing.T) {

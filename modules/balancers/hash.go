@@ -85,9 +85,9 @@ func (m *Maglev) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return unmarshalHash(d, &m.Key, func(d *caddyfile.Dispenser) (err error) {
 		switch d.Val() {
 		case "table_size":
-			m.TableSize, err = args.Number(d, 1)
+			m.TableSize, err = args.Number(d, 2, balance.MaxTableSize)
 		case "balance_factor":
-			m.BalanceFactor, err = args.Percent(d, 1)
+			m.BalanceFactor, err = args.Percent(d, balance.MinBalanceFactor, balance.MaxBalanceFactor)
 		default:
 			err = d.Errf("unrecognized option %q: expected table_size or balance_factor", d.Val())
 		}
@@ -105,9 +105,9 @@ func (r *RingHash) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return unmarshalHash(d, &r.Key, func(d *caddyfile.Dispenser) (err error) {
 		switch d.Val() {
 		case "ring_points":
-			r.RingPoints, err = args.Number(d, 1)
+			r.RingPoints, err = args.Number(d, 1, balance.MaxRingPoints)
 		case "balance_factor":
-			r.BalanceFactor, err = args.Percent(d, 1)
+			r.BalanceFactor, err = args.Percent(d, balance.MinBalanceFactor, balance.MaxBalanceFactor)
 		default:
 			err = d.Errf("unrecognized option %q: expected ring_points or balance_factor", d.Val())
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/discovery"
@@ -94,7 +95,7 @@ func (c *Config) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "on_no_endpoint":
 		c.OnNoEndpoint, err = args.Word(d, failOpen, refuse)
 	case "panic_threshold":
-		c.PanicThreshold, err = args.Percent(d, 0)
+		c.PanicThreshold, err = args.Percent(d, 0, 100)
 	case "slow_start":
 		c.SlowStart = new(SlowStart)
 		err = c.SlowStart.unmarshal(d)
@@ -191,7 +192,7 @@ func checkAddress(d *caddyfile.Dispenser, address string) (string, error) {
 func (e *EndpointConfig) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "weight":
-		e.Weight, err = numberFrom(d, 1)
+		e.Weight, err = within(d, 1, balance.MaxWeight)
 	case "backup":
 		e.Backup, err = true, args.None(d)
 	case "limits":
@@ -261,8 +262,8 @@ func unmarshalGrace(d *caddyfile.Dispenser) (caddy.Duration, error) {
 // atOnce is the shortest time: 0 is no limit.
 const atOnce = caddy.Duration(1)
 
-// numberFrom reads a number that is at least least.
-func numberFrom(d *caddyfile.Dispenser, least int) (*int, error) {
-	n, err := args.Number(d, least)
+// within reads a number from low to high.
+func within(d *caddyfile.Dispenser, low, high int) (*int, error) {
+	n, err := args.Number(d, low, high)
 	return &n, err
 }

@@ -77,9 +77,9 @@ func (h *Health) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "timeout":
 		h.Timeout, err = args.Duration(d)
 	case "rise":
-		h.Rise, err = numberFrom(d, 1)
+		h.Rise, err = within(d, 1, maxStreak)
 	case "fall":
-		h.Fall, err = numberFrom(d, 1)
+		h.Fall, err = within(d, 1, maxStreak)
 	}
 	return err
 }
@@ -88,9 +88,9 @@ func (h *Health) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 func (p *Passive) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "fall":
-		p.Fall, err = numberFrom(d, 1)
+		p.Fall, err = within(d, 1, maxStreak)
 	case "rise":
-		p.Rise, err = numberFrom(d, 1)
+		p.Rise, err = within(d, 1, maxStreak)
 	case "unhealthy_status":
 		p.UnhealthyStatus, err = args.Many(d)
 	case "retry_after":
@@ -105,13 +105,13 @@ func (p *Passive) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 func (o *Outlier) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "consecutive_failures":
-		o.ConsecutiveFailures, err = numberFrom(d, 1)
+		o.ConsecutiveFailures, err = within(d, 1, maxStreak)
 	case "ejection_time":
 		o.EjectionTime, err = args.Duration(d)
 	case "max_ejection_time":
 		o.MaxEjectionTime, err = args.Duration(d)
 	case "max_ejection_percent":
-		o.MaxEjectionPercent, err = numberFrom(d, 1)
+		o.MaxEjectionPercent, err = within(d, 1, 100)
 	case "failure_status":
 		o.FailureStatus, err = args.Many(d)
 	case "check_unejects":
@@ -141,7 +141,7 @@ func (s *SlowStart) unmarshal(d *caddyfile.Dispenser) (err error) {
 func (s *SlowStart) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "min_percent":
-		s.MinPercent, err = numberFrom(d, 1)
+		s.MinPercent, err = within(d, 1, 100)
 	case "aggression":
 		s.Aggression, err = decimal(d)
 	case "after_ejection":

@@ -5,6 +5,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/internal/health"
 )
 
 // unmarshalOption reads the limit at which d stands.
@@ -49,8 +50,9 @@ func (l *EndpointLimits) unmarshalLimit(d *caddyfile.Dispenser) (known bool, err
 
 // limit reads a limit.
 func limit(d *caddyfile.Dispenser) (*int64, error) {
-	n, err := args.Int(d)
-	return &n, err
+	n, err := args.Number(d, 1, maxLimit)
+	value := int64(n)
+	return &value, err
 }
 
 // unmarshal reads which failures are tried again. Syntax:
@@ -80,7 +82,7 @@ func (r *Retry) unmarshal(d *caddyfile.Dispenser) error {
 func (r *Retry) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "max":
-		r.Max, err = args.Number(d, 1)
+		r.Max, err = args.Number(d, 1, health.MaxRetries)
 	case "on":
 		r.On, err = args.Many(d)
 	case "status":
@@ -125,7 +127,7 @@ func (r *Retry) unmarshalBackoff(d *caddyfile.Dispenser) error {
 
 // unmarshalBudget reads the share of the requests that may be retries.
 func (r *Retry) unmarshalBudget(d *caddyfile.Dispenser) error {
-	percent, err := args.Percent(d, 1)
+	percent, err := args.Percent(d, 1, 100)
 	if err != nil {
 		return err
 	}
@@ -134,7 +136,7 @@ func (r *Retry) unmarshalBudget(d *caddyfile.Dispenser) error {
 		if d.Val() != "min" {
 			return d.Errf("unrecognized option %q: expected min", d.Val())
 		}
-		r.BudgetMin, err = numberFrom(d, 0)
+		r.BudgetMin, err = within(d, 0, maxBudgetMin)
 		return err
 	})
 }

@@ -55,21 +55,21 @@ func (c *Config) setStance(_ caddy.Context, s *settings) error {
 }
 
 // apply checks the settings and sets what they come to.
-func (c *SlowStart) apply(to *health.SlowStart) error {
-	if c.Window == 0 {
+func (s *SlowStart) apply(to *health.SlowStart) error {
+	if s.Window == 0 {
 		return errors.New("window: is required")
 	}
-	to.AfterEjection, to.Aggression = c.AfterEjection, 1
-	if c.Aggression != nil {
-		to.Aggression = *c.Aggression
+	to.AfterEjection, to.Aggression = s.AfterEjection, 1
+	if s.Aggression != nil {
+		to.Aggression = *s.Aggression
 	}
 	if to.Aggression < 1 || to.Aggression > maxAggression {
 		return fmt.Errorf("aggression: %v is out of range, 1 to %d", to.Aggression, maxAggression)
 	}
-	if err := takeDurations(duration{"window", c.Window, &to.Window, time.Second, 0}); err != nil {
+	if err := takeDurations(duration{"window", s.Window, &to.Window, time.Second, 0}); err != nil {
 		return err
 	}
-	return takeNumbers(number{"min_percent", c.MinPercent, &to.MinPercent, 1, 100, health.DefaultMinWeightPercent})
+	return takeNumbers(number{"min_percent", s.MinPercent, &to.MinPercent, 1, 100, health.DefaultMinWeightPercent})
 }
 
 // setDetectors takes what traffic says about the health of endpoints.
@@ -92,46 +92,46 @@ func (c *Config) setDetectors(_ caddy.Context, s *settings) error {
 }
 
 // apply checks the settings and sets what they come to. active says whether there are active checks.
-func (c *Passive) apply(to *health.Passive, active bool) (err error) {
+func (p *Passive) apply(to *health.Passive, active bool) (err error) {
 	rise := 1
 	if active {
 		rise = 2
 	}
-	if active && c.RetryAfter != 0 {
+	if active && p.RetryAfter != 0 {
 		return errors.New("retry_after: has no meaning with health")
 	}
-	statuses := c.UnhealthyStatus
+	statuses := p.UnhealthyStatus
 	if len(statuses) == 0 {
 		statuses = []string{"5xx"}
 	}
 	if to.Statuses, err = health.ParseStatuses(statuses); err != nil {
 		return fmt.Errorf("unhealthy_status%w", err)
 	}
-	if err := takeDurations(duration{"retry_after", c.RetryAfter, &to.RetryAfter, shortest, health.DefaultRetryAfter}); err != nil {
+	if err := takeDurations(duration{"retry_after", p.RetryAfter, &to.RetryAfter, shortest, health.DefaultRetryAfter}); err != nil {
 		return err
 	}
 	return takeNumbers(
-		number{"rise", c.Rise, &to.Rise, 1, maxStreak, rise},
-		number{"fall", c.Fall, &to.Fall, 1, maxStreak, 5},
+		number{"rise", p.Rise, &to.Rise, 1, maxStreak, rise},
+		number{"fall", p.Fall, &to.Fall, 1, maxStreak, 5},
 	)
 }
 
 // apply checks the settings and sets what they come to.
-func (c *Outlier) apply(to *health.Outlier) (err error) {
-	if to.Statuses, err = health.ParseStatuses(c.FailureStatus); err != nil {
+func (o *Outlier) apply(to *health.Outlier) (err error) {
+	if to.Statuses, err = health.ParseStatuses(o.FailureStatus); err != nil {
 		return fmt.Errorf("failure_status%w", err)
 	}
-	to.CheckUnejects = c.CheckUnejects
+	to.CheckUnejects = o.CheckUnejects
 	if err := takeNumbers(
-		number{"consecutive_failures", c.ConsecutiveFailures, &to.ConsecutiveFailures, 1, maxStreak, health.DefaultConsecutiveFailures},
-		number{"max_ejection_percent", c.MaxEjectionPercent, &to.MaxPercent, 1, 100, health.DefaultMaxEjectionPercent},
+		number{"consecutive_failures", o.ConsecutiveFailures, &to.ConsecutiveFailures, 1, maxStreak, health.DefaultConsecutiveFailures},
+		number{"max_ejection_percent", o.MaxEjectionPercent, &to.MaxPercent, 1, 100, health.DefaultMaxEjectionPercent},
 	); err != nil {
 		return err
 	}
-	if err := takeDurations(duration{"ejection_time", c.EjectionTime, &to.Time, shortest, health.DefaultEjectionTime}); err != nil {
+	if err := takeDurations(duration{"ejection_time", o.EjectionTime, &to.Time, shortest, health.DefaultEjectionTime}); err != nil {
 		return err
 	}
-	return takeDurations(duration{"max_ejection_time", c.MaxEjectionTime, &to.MaxTime, to.Time, 0})
+	return takeDurations(duration{"max_ejection_time", o.MaxEjectionTime, &to.MaxTime, to.Time, 0})
 }
 
 // setRetry takes which failures are tried again.
@@ -149,35 +149,35 @@ func (c *Config) setRetry(_ caddy.Context, s *settings) error {
 }
 
 // apply checks the settings and sets what they come to.
-func (c *Retry) apply(s *settings) error {
+func (r *Retry) apply(s *settings) error {
 	to := &s.policy.Retry
-	if c.Max == 0 {
+	if r.Max == 0 {
 		return fmt.Errorf("max: is required, 1 to %d", health.MaxRetries)
 	}
-	if limit := c.BodyLimit; limit != nil {
+	if limit := r.BodyLimit; limit != nil {
 		if *limit < 0 || *limit > maxBodyLimit {
 			return fmt.Errorf("body_limit: %d is out of range, 0 to %d", *limit, maxBodyLimit)
 		}
 		s.bodyLimit = *limit
 	}
 	if err := takeNumbers(
-		number{"max", &c.Max, &to.Max, 1, health.MaxRetries, 0},
-		number{"budget_percent", c.BudgetPercent, &to.Budget.Percent, 1, 100, health.DefaultBudgetPercent},
-		number{"budget_min", c.BudgetMin, &to.Budget.Min, 0, maxBudgetMin, health.DefaultBudgetMin},
+		number{"max", &r.Max, &to.Max, 1, health.MaxRetries, 0},
+		number{"budget_percent", r.BudgetPercent, &to.Budget.Percent, 1, 100, health.DefaultBudgetPercent},
+		number{"budget_min", r.BudgetMin, &to.Budget.Min, 0, maxBudgetMin, health.DefaultBudgetMin},
 	); err != nil {
 		return err
 	}
-	if err := c.applyCauses(to); err != nil {
+	if err := r.applyCauses(to); err != nil {
 		return err
 	}
-	if err := c.applyMethods(s); err != nil {
+	if err := r.applyMethods(s); err != nil {
 		return err
 	}
 	b := &to.Backoff
-	if err := takeDurations(duration{"backoff_base", c.BackoffBase, &b.Base, shortest, health.DefaultBackoffBase}); err != nil {
+	if err := takeDurations(duration{"backoff_base", r.BackoffBase, &b.Base, shortest, health.DefaultBackoffBase}); err != nil {
 		return err
 	}
-	return takeDurations(duration{"backoff_cap", c.BackoffCap, &b.Cap, b.Base, max(health.DefaultBackoffCap, b.Base)})
+	return takeDurations(duration{"backoff_cap", r.BackoffCap, &b.Cap, b.Base, max(health.DefaultBackoffCap, b.Base)})
 }
 
 // causes are the words for the failures that can be tried again.
@@ -185,9 +185,9 @@ var causes = map[string]health.Kind{
 	"connect_failure": health.Connect, "reset": health.Reset, "per_try_timeout": health.Timeout,
 }
 
-func (c *Retry) applyCauses(to *health.Retry) (err error) {
+func (r *Retry) applyCauses(to *health.Retry) (err error) {
 	var kinds []health.Kind
-	for i, word := range c.On {
+	for i, word := range r.On {
 		kind, ok := causes[word]
 		if !ok {
 			return fmt.Errorf("on[%d]: %q is not known; must be one of connect_failure, reset, per_try_timeout", i, word)
@@ -197,10 +197,10 @@ func (c *Retry) applyCauses(to *health.Retry) (err error) {
 	if len(kinds) == 0 {
 		kinds = []health.Kind{health.Connect, health.Reset, health.Timeout}
 	}
-	if to.Statuses, err = health.ParseStatuses(c.Status); err != nil {
+	if to.Statuses, err = health.ParseStatuses(r.Status); err != nil {
 		return fmt.Errorf("status%w", err)
 	}
-	if len(c.Status) > 0 {
+	if len(r.Status) > 0 {
 		kinds = append(kinds, health.Answer)
 	}
 	to.On = health.KindSet(kinds...)
@@ -211,12 +211,12 @@ func (c *Retry) applyCauses(to *health.Retry) (err error) {
 // request.
 var knownMethods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PROPFIND", "PUT", "REPORT", "TRACE"}
 
-func (c *Retry) applyMethods(s *settings) error {
-	if len(c.Methods) == 0 {
+func (r *Retry) applyMethods(s *settings) error {
+	if len(r.Methods) == 0 {
 		return nil
 	}
-	s.methods = make(map[string]bool, len(c.Methods))
-	for i, method := range c.Methods {
+	s.methods = make(map[string]bool, len(r.Methods))
+	for i, method := range r.Methods {
 		if !slices.Contains(knownMethods, method) {
 			return fmt.Errorf("methods[%d]: %q is not known; must be one of %s", i, method, strings.Join(knownMethods, ", "))
 		}
