@@ -84,11 +84,11 @@ type Handler struct {
 	Guard *netguard.Mode `json:"guard,omitempty"`
 
 	// Whether the upstream may be at an address that the guard refuses: loopback, private, link-local and the like. It
-	// is the same as `guard` `off`, and refused with another `guard`.
+	// is the same as `guard` `off`, and refused with another `guard`, and with a cluster, which has its own.
 	AllowPrivate bool `json:"allow_private,omitempty"`
 
-	// How many connections to this upstream one client may have at a time. Range: 1 to 10000000. Default: no limit. No
-	// placeholders.
+	// How many connections to this upstream one client may have at a time. Range: 1 to 10000000. Default: no limit.
+	// Refused with a cluster, whose limits have one. No placeholders.
 	MaxConnectionsPerIP int64 `json:"max_connections_per_ip,omitempty"`
 
 	// How many leading bits of an IPv6 address say which client it is, for `max_connections_per_ip`. Range: 1 to 128.
@@ -104,13 +104,11 @@ type Handler struct {
 	UserTimeout caddy.Duration `json:"user_timeout,omitempty"`
 
 	// target is the upstream; nil if it depends on the connection. Then template has its address, and allow says what
-	// may come of it.
+	// may come of it. With a cluster there is neither.
 	target   *target
 	template string
 	allow    allowList
-
-	// cluster is nil if the upstream is an address.
-	cluster *cluster.Cluster
+	cluster  *cluster.Cluster
 
 	connectTimeout time.Duration
 	limits         lifetime.Limits
