@@ -25,6 +25,9 @@ var (
 	errBodyLost   = errors.New("the body can't be sent again")
 )
 
+// bodyError is what was wrong with a client's body.
+type bodyError struct{ err error }
+
 // keeper keeps the body of a request while it is read for the first time, up to a limit, so that it can be sent again.
 // Nothing is read before somebody sends it.
 //
@@ -40,7 +43,10 @@ type keeper struct {
 	over bool
 	read int64
 
-	limit int64
+	// failed is the error of the client's body, if it had one. It is safe.
+	failed atomic.Pointer[bodyError]
+
+	limit, length int64
 	// known says that the body isn't longer than the limit.
 	known bool
 	// touched says that somebody has begun to read, lost that not everything that was read is kept. lost is set before a
@@ -50,7 +56,9 @@ type keeper struct {
 
 // newKeeper returns the keeper of a body. length is -1 if it isn't known. Without a limit nothing is kept.
 func newKeeper(src io.Reader, length, limit int64) *keeper {
-	return &keeper{src: src, limit: limit, known: length >= 0 && length <= limit, over: limit <= 0 || length > limit}
+	return &keeper{
+		src: src, limit: limit, length: length, known: length >= 0 && length <= limit, over: limit <= 0 || length > limit,
+	}
 }
 
 // repeatable says whether the whole body can be sent once more: none of it was read, or all that was is kept. It is safe.
@@ -90,12 +98,26 @@ func (k *keeper) next(p []byte) (int, error) {
 	if int64(len(p)) > room {
 		p = p[:room]
 	}
-	n, err := k.src.Read(p)
-	k.err = err
+	n, err := k.take(p)
 	if k.buf == nil {
 		k.buf = buffers.Get().(*[]byte)
 	}
 	*k.buf = append(*k.buf, p[:n]...)
+	return n, err
+}
+
+// take reads from the source. The caller holds mu.
+func (k *keeper) take(p []byte) (int, error) {
+	n, err := k.src.Read(p)
+	k.read += int64(n)
+	k.err = err
+	switch {
+	case err == nil:
+	case !errors.Is(err, io.EOF):
+		k.failed.Store(&bodyError{err})
+	case k.read < k.length:
+		k.failed.Store(&bodyError{io.ErrUnexpectedEOF})
+	}
 	return n, err
 }
 
@@ -106,8 +128,7 @@ func (k *keeper) pass(p []byte) (int, error) {
 	}
 	whole := !k.over
 	k.lost.Store(!k.known)
-	n, err := k.src.Read(p)
-	k.err = err
+	n, err := k.take(p)
 	if whole && n == 0 && errors.Is(err, io.EOF) {
 		k.lost.Store(false)
 		return n, err
@@ -149,7 +170,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		return 0, errBodyLost
 	}
 	n, err := k.next(p)
-	k.read += int64(n)
 	b.at = k.read
 	return n, err
 }

@@ -56,6 +56,8 @@ func (t *try) judge(err error) verdict {
 		return verdict{kind: health.Aborted, status: http.StatusGatewayTimeout, err: s.errTimeout()}
 	case t.phase.Load() == expired:
 		return t.failed(health.Timeout, http.StatusGatewayTimeout, errors.New("per_try_timeout is over"))
+	case s.badBody() != nil:
+		return verdict{kind: health.Aborted, status: http.StatusBadRequest, err: s.badBody()}
 	case errors.As(err, &guarded):
 		return t.failed(health.Aborted, http.StatusBadGateway, err)
 	case errors.As(err, &refused):
@@ -72,6 +74,17 @@ func (t *try) judge(err error) verdict {
 		return t.failed(health.Malformed, http.StatusBadGateway, err)
 	}
 	return t.failed(health.Reset, http.StatusBadGateway, err)
+}
+
+// badBody returns what was wrong with the client's body: that is nobody else's failure.
+func (s *state) badBody() error {
+	if s.body == nil {
+		return nil
+	}
+	if failed := s.body.failed.Load(); failed != nil {
+		return fmt.Errorf("reading the body of the request: %w", failed.err)
+	}
+	return nil
 }
 
 // failed returns the verdict of a failure. Nothing of the error but its text is passed on: Caddy's handler would make more

@@ -352,6 +352,26 @@ func TestClientLeaves(t *testing.T) {
 			t.Errorf("got %d requests, want 1", got)
 		}
 	})
+	t.Run("Z80_in_the_middle_of_its_body", func(t *testing.T) {
+		b := newBackend(t, echo)
+		settings := retryAll(nil)
+		settings["passive"] = object{"fall": 5}
+		s := newSite(t, web([]string{b.address}, settings), nil)
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+		eventually(t, "request at the endpoint", func() bool { return b.requests.Load() == 1 })
+		_ = c.Close()
+		s.idle(t)
+		if got := failuresOf(t, b.address); got != 0 {
+			t.Errorf("got a streak of %d failures, want 0", got)
+		}
+		if got := b.requests.Load(); got != 1 {
+			t.Errorf("got %d requests, want 1", got)
+		}
+	})
 	t.Run("Z68_Z66_waiting_for_a_retry", func(t *testing.T) {
 		settings := retryAll(object{"backoff_base": int64(time.Hour), "backoff_cap": int64(time.Hour)})
 		s := newSite(t, web([]string{dead(t), dead(t)}, settings), nil)

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard" // handlers for responses, and matchers
 
+	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
@@ -41,6 +42,8 @@ type site struct {
 	aborted atomic.Int32
 	// before may change a request before the handler gets it.
 	before func(*http.Request)
+	// duplex lets a handler read a request while it answers, as Caddy's enable_full_duplex does.
+	duplex bool
 }
 
 // provision returns the context of a config that has clusters, which have started.
@@ -129,6 +132,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = caddyhttp.PrepareRequest(r, repl, w, new(caddyhttp.Server))
 	if s.before != nil {
 		s.before(r)
+	}
+	if s.duplex {
+		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	s.repl.Store(repl)
 	defer func() {
@@ -340,4 +346,53 @@ func dead(t testing.TB) string {
 	}
 	defer ln.Close()
 	return ln.Addr().String()
+}
+
+// relay passes bytes between a connection and an address, until one of them has ended.
+func relay(c net.Conn, address string) {
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	var other sync.WaitGroup
+	other.Go(func() {
+		_, _ = io.Copy(to, c)
+		_ = to.Close()
+	})
+	_, _ = io.Copy(c, to)
+	_ = c.Close()
+	other.Wait()
+}
+
+// listenAt listens at an address where another server was.
+func listenAt(t testing.TB, address string) net.Listener {
+	t.Helper()
+	var ln net.Listener
+	eventually(t, "free address", func() (ok bool) {
+		var err error
+		ln, err = net.Listen("tcp", address)
+		return err == nil
+	})
+	return ln
+}
+
+// statusOf returns what is known about a cluster.
+func statusOf(t testing.TB, name string) cluster.Status {
+	t.Helper()
+	st, ok := cluster.StatusOf(name)
+	if !ok {
+		t.Fatalf("no cluster %s", name)
+	}
+	return st
+}
+
+// parseKey reads a key.
+func parseKey(t testing.TB, text string) balancers.Key {
+	t.Helper()
+	key, err := balancers.ParseKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
