@@ -141,6 +141,13 @@ var rules = []rule{
 		allow:    slices.Concat(host, []string{"github.com/pires/go-proxyproto"}),
 	},
 	{name: "layer-4 modules know neither each other nor the HTTP app", packages: []string{"l4sni", "l4filters/*"}, allow: host},
+	{
+		name:     "cluster_proxy is Caddy's reverse proxy with parts of its own",
+		packages: []string{"httpfilters/clusterproxy"},
+		allow: slices.Concat(host, ours("modules/upstreamtls"), []string{
+			httpPath, httpPath + "/reverseproxy", configPath + "/httpcaddyfile", "golang.org/x/net/http/httpguts",
+		}),
+	},
 	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...", "httpfilters/...", "modules/adminapi", "modules/balancers", "modules/healthchecks")...)},
 	{name: "the root imports the list", packages: []string{""}, allow: ours("modules")},
 	{name: "a Caddy with everything in it", packages: []string{"xcaddy"}, allow: []string{module, caddyPath + "/cmd", caddyPath + "/modules/standard", "github.com/mholt/caddy-l4"}},
