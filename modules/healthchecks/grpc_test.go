@@ -192,7 +192,7 @@ func TestRequestMessage(t *testing.T) {
 // anything that it can read, and that it takes a body for nothing but one whole message.
 func FuzzDecodeResponse(f *testing.F) {
 	for _, seed := range []string{
-		"", serving, "\x08\x02", "\x12\x03abc", "\x1d1234", "\x2112345678", "\x08", "\x00\x00", "\x0b\x0c",
+		"", serving, "\x08\x02", "\x12\x03abc", "\x12\x04abc", "\x1d123", "\x211234567", "\x1d1234", "\x2112345678", "\x08", "\x00\x00", "\x0b\x0c",
 		"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
 	} {
 		f.Add([]byte(seed))

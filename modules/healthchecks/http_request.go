@@ -107,7 +107,7 @@ func (h *HTTP) request(target *Target) *http.Request {
 	to := h.url
 	to.Scheme, to.Host = "http", h.authority(target)
 	return &http.Request{
-		Method: h.Method, URL: &to, Host: h.host, Header: h.header.Clone(), Close: true,
+		Method: h.Method, URL: &to, Host: h.host, Header: h.header, Close: true,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 }
