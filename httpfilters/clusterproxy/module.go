@@ -111,7 +111,7 @@ func (h *Handler) provisionCluster() error {
 	}
 	c, err := h.app.Cluster(h.Cluster)
 	if err != nil {
-		return fmt.Errorf("cluster: %w", err)
+		return err // it names the cluster
 	}
 	if err := h.links.conflict(c); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (s *Source) Provision(ctx caddy.Context) error {
 	}
 	s.Cluster = caddy.NewReplacer().ReplaceKnown(s.Cluster, "")
 	if s.cluster, err = app.Cluster(s.Cluster); err != nil {
-		return fmt.Errorf("cluster: %w", err)
+		return err // it names the cluster
 	}
 	s.key = s.cluster.Key()
 	return checkKey(s.cluster)
