@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/health"
@@ -155,9 +154,6 @@ func (s *sim) handle(set *settings) *Cluster {
 	c := &Cluster{name: "sim", set: set, events: new(emitted), logger: zap.NewNop(), reseated: make(chan struct{}, 1)}
 	c.key = set.balancer.Traits().Key
 	c.keyed = c.key.Source != balancers.NoKey
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: s.t.Context()})
-	s.t.Cleanup(cancel)
-	c.ctx = ctx
 	var err error
 	if c.state, err = takeState("sim"); err != nil {
 		s.t.Fatal(err)
