@@ -17,11 +17,24 @@ import (
 // BenchmarkConnection is a short connection, from accept to close: connect, one message, one answer. It reports the CPU
 // time of all who take part, client and upstream included.
 func BenchmarkConnection(b *testing.B) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer ln.Close()
+	b.Run("address", func(b *testing.B) {
+		mod, err := modules.Load(b, "layer4.handlers.forward", `{"upstream":"`+answering(b)+`"}`)
+		if err != nil {
+			b.Fatal(err)
+		}
+		benchmark(b, mod.(*Handler))
+	})
+	b.Run("cluster", func(b *testing.B) {
+		s := start(b, endpoints(answering(b), answering(b), answering(b)), ``)
+		s.logger = zap.NewNop()
+		benchmark(b, s.Handler)
+	})
+}
+
+// answering is an upstream that sends back what it gets, to one client at a time.
+func answering(b *testing.B) (address string) {
+	b.Helper()
+	ln := listen(b)
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -32,16 +45,13 @@ func BenchmarkConnection(b *testing.B) {
 			_ = conn.Close()
 		}
 	}()
-	mod, err := modules.Load(b, "layer4.handlers.forward", `{"upstream":"`+ln.Addr().String()+`"}`)
-	if err != nil {
-		b.Fatal(err)
-	}
-	h := mod.(*Handler)
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer front.Close()
+	return ln.Addr().String()
+}
+
+// benchmark handles one connection after the other.
+func benchmark(b *testing.B, h *Handler) {
+	b.Helper()
+	front := listen(b)
 	var before, after syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	b.ReportAllocs()

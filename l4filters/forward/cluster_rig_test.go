@@ -32,7 +32,7 @@ type site struct {
 }
 
 // clusterName returns the name of the cluster of a test.
-func clusterName(t *testing.T) string {
+func clusterName(t testing.TB) string {
 	return strings.Map(func(r rune) rune {
 		if r|0x20 >= 'a' && r|0x20 <= 'z' || r >= '0' && r <= '9' {
 			return r
@@ -42,7 +42,7 @@ func clusterName(t *testing.T) string {
 }
 
 // provision provisions a config with these clusters, and a handler with these settings.
-func provision(t *testing.T, clusters, handler string) (*site, error) {
+func provision(t testing.TB, clusters, handler string) (*site, error) {
 	t.Helper()
 	config := &caddy.Config{
 		Admin: &caddy.AdminConfig{Disabled: true},
@@ -77,13 +77,13 @@ func provision(t *testing.T, clusters, handler string) (*site, error) {
 }
 
 // start starts a config whose cluster, named after the test, has these settings, and so has its handler.
-func start(t *testing.T, cluster, settings string) *site {
+func start(t testing.TB, cluster, settings string) *site {
 	t.Helper()
 	return startNamed(t, clusterName(t), cluster, settings)
 }
 
 // startNamed is start with a name.
-func startNamed(t *testing.T, name, cluster, settings string) *site {
+func startNamed(t testing.TB, name, cluster, settings string) *site {
 	t.Helper()
 	s, err := provision(t, fmt.Sprintf(`"%s":{%s}`, name, cluster), fmt.Sprintf(`{"cluster":"%s"%s}`, name, settings))
 	if err != nil {

@@ -42,7 +42,7 @@ func newHandler(t *testing.T, upstream string) (*Handler, *observer.ObservedLogs
 }
 
 // listen returns a listener on loopback, which is closed when the test ends.
-func listen(t *testing.T) *net.TCPListener {
+func listen(t testing.TB) *net.TCPListener {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
