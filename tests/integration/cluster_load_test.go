@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,4 +196,64 @@ func TestClusterNoEndpoint(t *testing.T) {
 	if err := p.load(strings.ReplaceAll(p.options, "forward web", "forward wep"), ""); err == nil || !strings.Contains(err.Error(), `cluster "wep" is not known; must be one of web`) {
 		t.Errorf("T75: got %v, want an error that names the clusters", err)
 	}
+}
+
+// order has the admin API change an endpoint of the cluster.
+func (p *clustered) order(addr, change string) {
+	p.Helper()
+	req, err := http.NewRequest(http.MethodPatch, "http://localhost/sluice/clusters/web/endpoints/"+addr, strings.NewReader(change))
+	if err != nil {
+		p.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := p.admin.Do(req)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
+		p.Fatalf("got status %d, %s", res.StatusCode, body)
+	}
+}
+
+// TestZ123_Drain drains an endpoint through the admin API: nothing new goes there, what goes on ends at the deadline, and
+// that holds over a reload.
+func TestZ123_Drain(t *testing.T) {
+	const sessions = 10
+	l := newLab(t)
+	a, b := l.digester("a"), l.digester("b")
+	p := l.startCluster(fmt.Sprintf("endpoints %s %s\n balance first", a, b), "access_log\n forward web")
+	var held []*peer
+	for range sessions {
+		c := p.dial()
+		c.send([]byte("half"))
+		held = append(held, c)
+	}
+	for _, c := range held {
+		if got := p.awaitSession(c, relayed); got.Upstream != a {
+			t.Errorf("got %+v, want endpoint %s", got, a)
+		}
+	}
+	p.order(a, `{"state":"drain","deadline":"500ms"}`)
+	if err := p.load(p.options, ""); err != nil {
+		t.Fatal(err)
+	}
+	p.expectAnswer(digest("b", []byte("hello")), []byte("hello"))
+	for _, c := range held {
+		c.expectReset()
+		c.Close()
+	}
+	p.expectIdle()
+	drained := 0
+	for _, line := range l.accessLines(sessions + 1) {
+		if line["reason"] == "drained" {
+			drained++
+			l.expectLine(line, map[string]any{"cluster": "web", "upstream": a})
+		}
+	}
+	if drained != sessions {
+		t.Errorf("got %d sessions that were drained, want %d", drained, sessions)
+	}
+	p.order(a, `{"state":"up"}`)
+	p.expectAnswer(digest("a", []byte("hello")), []byte("hello"))
 }
