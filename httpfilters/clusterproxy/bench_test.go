@@ -3,6 +3,7 @@ package clusterproxy
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,9 +39,7 @@ func proxies(b *testing.B, addresses []string, more object) map[string]caddyhttp
 		"reverse_proxy": {"upstreams": upstreams, "transport": idle},
 		"cluster_proxy": {"cluster": "web", "transport": idle},
 	} {
-		for key, value := range more {
-			options[key] = value
-		}
+		maps.Copy(options, more)
 		h, err := ctx.LoadModuleByID("http.handlers."+name, encode(b, options))
 		if err != nil {
 			b.Fatal(err)

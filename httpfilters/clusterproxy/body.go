@@ -126,7 +126,7 @@ func (k *keeper) pass(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	whole := !k.over
+	whole := k.read == k.kept()
 	k.lost.Store(!k.known)
 	n, err := k.take(p)
 	if whole && n == 0 && errors.Is(err, io.EOF) {
@@ -186,7 +186,7 @@ func (s *state) keep(r *http.Request) {
 		return
 	}
 	limit := s.link.cluster.BodyLimit()
-	if r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0 {
+	if r.Method == http.MethodConnect || len(r.Header[upgradeHeader]) > 0 {
 		limit = 0
 	}
 	s.body = newKeeper(r.Body, r.ContentLength, limit)

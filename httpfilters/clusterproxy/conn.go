@@ -13,9 +13,11 @@ import (
 type conn struct {
 	net.Conn
 	count cluster.Conn
-	// mu guards uses, and that the count is changed in the order of uses.
+	// mu guards uses and idled, and that the count is changed in the order of uses.
 	mu   sync.Mutex
 	uses uint64
+	// idled says that it isn't counted while it is in the pool.
+	idled bool
 }
 
 // use notes that a request got the connection, and returns the number of the use.
@@ -23,7 +25,10 @@ func (c *conn) use() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uses++
-	c.count.Reused()
+	if c.idled {
+		c.idled = false
+		c.count.Reused()
+	}
 	return c.uses
 }
 
@@ -32,7 +37,8 @@ func (c *conn) use() uint64 {
 func (c *conn) idle(use uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.uses == use {
+	if c.uses == use && !c.idled {
+		c.idled = true
 		c.count.Idle()
 	}
 }

@@ -23,17 +23,14 @@ const handshakeTimeout = 10 * time.Second
 
 // What Caddy's reverse proxy has in contexts and variables: where to connect to, and whom a PROXY header names.
 const (
-	dialInfoKey     caddy.CtxKey = "reverse_proxy.dial_info"
-	proxyVar                     = "reverse_proxy.proxy_protocol_info"
-	networkTCP                   = "tcp"
-	upgradeHeader                = "Upgrade"
-	connectionField              = "Connection"
+	dialInfoKey caddy.CtxKey = "reverse_proxy.dial_info"
+	proxyVar    string       = "reverse_proxy.proxy_protocol_info"
 )
 
 var (
 	errNoState  = errors.New("the request didn't come through cluster_proxy")
 	errNotOurs  = errors.New("a connection was asked for by no attempt")
-	errStranger = errors.New("the client's address is not known to the PROXY header")
+	errStranger = errors.New("the client has no address that a PROXY header could name")
 )
 
 // connectError says that no connection could be made, a failed TLS handshake included. What it wraps is hidden from
@@ -120,7 +117,7 @@ func (d *dialing) reach(ctx context.Context, t *try) (net.Conn, error) {
 	port := strconv.Itoa(int(e.Port()))
 	return guarddial.Try(ctx, addrs, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
 		info := t.info
-		info.Network, info.Host, info.Port = networkTCP, addr.String(), port
+		info.Network, info.Host, info.Port = "tcp", addr.String(), port
 		info.Address = net.JoinHostPort(info.Host, port)
 		return d.one(ctx, t, info)
 	})
@@ -156,8 +153,11 @@ func (c *dialContext) Value(key any) any {
 
 // handshake makes the TLS handshake on a connection.
 func (l *link) handshake(ctx context.Context, t *try, c *conn) (*tls.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
+	if l.secure.HandshakeTimeout <= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, handshakeTimeout)
+		defer cancel()
+	}
 	if !t.onlyHTTP1 {
 		return l.secure.Handshake(ctx, c, t.endpoint.Host(), l.alpn...)
 	}

@@ -215,7 +215,7 @@ func TestKeys(t *testing.T) {
 		{"placeholder", "{http.request.header.X-User}!", "me!"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, _ := http.NewRequest("GET", "http://example.com/a?b=c", nil)
+			r, _ := http.NewRequest(http.MethodGet, "http://example.com/a?b=c", nil)
 			r.RemoteAddr = "127.0.0.1:1000"
 			r.Header.Set("X-User", "me")
 			r.Header.Set("Cookie", "session=42")
@@ -243,7 +243,7 @@ func TestRefusedOptions(t *testing.T) {
 		want    string
 	}{
 		{"no_cluster", object{}, "cluster: is required"},
-		{"unknown_cluster", object{"cluster": "nope"}, "cluster: "},
+		{"unknown_cluster", object{"cluster": "nope"}, `cluster "nope" is not known`},
 		{"key_of_layer_4", object{"cluster": "l4"}, "requests don't have"},
 		{"upstreams", object{"cluster": "web", "upstreams": []object{{"dial": "192.0.2.1:80"}}}, "upstreams: "},
 		{"dynamic", object{"cluster": "web", "dynamic_upstreams": object{"source": "a"}}, "dynamic_upstreams: "},

@@ -31,8 +31,7 @@ type verdict struct {
 
 // hide turns an error of a dial into one that Caddy's handler knows nothing about, unless it is the guard's.
 func hide(ctx context.Context, err error) error {
-	var refused *netguard.Refused
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*netguard.Refused](err); refused {
 		return err
 	}
 	return &connectError{err.Error(), isTimeout(err) || ctx.Err() != nil}

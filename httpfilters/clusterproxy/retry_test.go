@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -17,9 +18,7 @@ import (
 // retryAll is a retry block for methods whose requests change something.
 func retryAll(more object) object {
 	retry := object{"max": 3, "backoff_base": 1_000_000, "backoff_cap": 1_000_000, "methods": []string{"GET", "HEAD", "OPTIONS", "POST"}}
-	for name, value := range more {
-		retry[name] = value
-	}
+	maps.Copy(retry, more)
 	return object{"retry": retry}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -93,9 +94,7 @@ func web(addresses []string, settings object) object {
 		list = append(list, object{"address": a})
 	}
 	config := object{"endpoints": list, "balance": object{"policy": "first"}}
-	for name, value := range settings {
-		config[name] = value
-	}
+	maps.Copy(config, settings)
 	return config
 }
 
@@ -151,8 +150,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.failures = append(s.failures, err)
 	s.mu.Unlock()
 	status := http.StatusInternalServerError
-	var failed caddyhttp.HandlerError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
 		status = failed.StatusCode
 	}
 	w.WriteHeader(status)

@@ -64,10 +64,10 @@ func (h *Handler) setsHost() bool {
 // outgoing returns the request as Caddy's handler gets it. The request itself stays what it was.
 func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
 	out := r.WithContext(s)
-	if len(r.Header["Upgrade"]) > 0 && !h.mayUpgrade(r.Header["Upgrade"]) {
+	if len(r.Header[upgradeHeader]) > 0 && !h.mayUpgrade(r.Header[upgradeHeader]) {
 		// Without it, Caddy's handler drops the Connection token too.
 		out.Header = r.Header.Clone()
-		delete(out.Header, "Upgrade")
+		delete(out.Header, upgradeHeader)
 	}
 	return out
 }

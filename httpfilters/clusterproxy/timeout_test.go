@@ -3,6 +3,7 @@ package clusterproxy
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -15,12 +16,11 @@ const tick = 60 * time.Millisecond
 
 // with returns settings on top of others.
 func with(base, more object) object {
-	all := object{}
-	for _, settings := range []object{base, more} {
-		for name, value := range settings {
-			all[name] = value
-		}
+	all := maps.Clone(base)
+	if all == nil {
+		all = object{}
 	}
+	maps.Copy(all, more)
 	return all
 }
 
@@ -170,11 +170,9 @@ func TestTimeouts(t *testing.T) {
 		{"D107_handshake", nil, object{"tls": object{"handshake_timeout": tick}}, true, http.StatusGatewayTimeout},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			address := ""
+			address := silent(t).address
 			if tc.stalled {
 				address = newRaw(t, func(_ int, c net.Conn) { _, _ = io.Copy(io.Discard, c) }).address
-			} else {
-				address = silent(t).address
 			}
 			options := object{}
 			if tc.transport != nil {

@@ -35,8 +35,10 @@ type try struct {
 	phase atomic.Uint32
 	// passed says that the client got some of the answer. It is safe.
 	passed atomic.Bool
-	timer  *time.Timer
-	cancel context.CancelFunc
+	// limited is the context of an attempt that has a time of its own.
+	limited context.Context
+	timer   *time.Timer
+	cancel  context.CancelFunc
 
 	// conn is what the request went over, in its use, and reused says that it came out of a pool.
 	conn   *conn
@@ -45,8 +47,8 @@ type try struct {
 	// spare is the connection that was made for this request, or noSpare once it has another. It is safe.
 	spare atomic.Pointer[conn]
 
-	relay func(int, textproto.MIMEHeader) error
-	old   httptrace.ClientTrace
+	// old is the trace as it was.
+	old httptrace.ClientTrace
 }
 
 // The phases of an attempt.
@@ -108,7 +110,7 @@ func (t *try) watch(ctx context.Context) {
 func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
 	s.prepare(r)
 	t := s.newTry(r)
-	if err := checkPath(r); err != nil {
+	if err := t.check(r); err != nil {
 		s.settle(cluster.Outcome{Kind: health.Aborted})
 		return nil, caddyhttp.Error(http.StatusInternalServerError, err)
 	}
@@ -127,6 +129,17 @@ func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
 			return nil, v.error()
 		}
 	}
+}
+
+// check refuses what can't be sent to any endpoint.
+func (t *try) check(r *http.Request) error {
+	if !t.state.link.proxied {
+		return checkPath(r)
+	}
+	if info, ok := t.vars[proxyVar].(reverseproxy.ProxyProtocolInfo); !ok || !info.AddrPort.IsValid() {
+		return errStranger
+	}
+	return checkPath(r)
 }
 
 // prepare looks at the request when its first attempt is made.
@@ -153,18 +166,21 @@ func (s *state) replay(t *try) error {
 
 // arm starts the timer of the attempt, if it has one.
 func (t *try) arm() {
+	t.limited = nil
 	now := time.Now()
 	at, by := t.state.request.Deadline(now, t.state.repeatable())
 	if by != health.ByTry {
 		return
 	}
-	t.timer = time.AfterFunc(at.Sub(now), t.expire)
+	ctx, cancel := context.WithCancel(t)
+	t.limited, t.cancel = ctx, cancel
+	t.timer = time.AfterFunc(at.Sub(now), func() { t.expire(cancel) })
 }
 
 // expire ends the attempt, unless it is answered already, or can't be repeated any more.
-func (t *try) expire() {
+func (t *try) expire(cancel context.CancelFunc) {
 	if t.state.repeatable() && t.phase.CompareAndSwap(waiting, expired) {
-		t.cancel()
+		cancel()
 	}
 }
 
@@ -183,8 +199,8 @@ func (t *try) end() {
 func (t *try) request(r *http.Request) *http.Request {
 	s := t.state
 	ctx := context.Context(t)
-	if t.timer != nil {
-		ctx, t.cancel = context.WithCancel(ctx)
+	if t.limited != nil {
+		ctx = t.limited
 	}
 	out := r.WithContext(ctx)
 	target := *r.URL
@@ -214,6 +230,9 @@ func proxiedHost(vars map[string]any, host string) string {
 
 // gotConn notes what the request goes over.
 func (t *try) gotConn(info httptrace.GotConnInfo) {
+	if t.conn != nil {
+		t.state.replayed = true // by the transport, which does it where it knows that nothing was done with the request
+	}
 	t.reused = info.Reused
 	if t.conn = counted(info.Conn); t.conn != nil {
 		t.use = t.conn.use()

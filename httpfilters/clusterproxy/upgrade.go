@@ -14,6 +14,12 @@ import (
 // websocket is the one protocol that every client may switch to.
 const websocket = "websocket"
 
+// The header fields of a switch to another protocol.
+const (
+	upgradeHeader    = "Upgrade"
+	connectionHeader = "Connection"
+)
+
 // websocketGUID is what the answer to a key is made with (RFC 6455 section 1.3).
 const websocketGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -34,7 +40,7 @@ func checkSwitch(r *http.Request, res *http.Response) error {
 	if len(asked) != 1 || len(got) != 1 || !strings.EqualFold(asked[0], got[0]) {
 		return errUnasked
 	}
-	if !hasToken(res.Header[connectionField], upgradeHeader) {
+	if !hasToken(res.Header[connectionHeader], upgradeHeader) {
 		return fmt.Errorf("101 Switching Protocols without Connection: %s", upgradeHeader)
 	}
 	if !strings.EqualFold(got[0], websocket) {
