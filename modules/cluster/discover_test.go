@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/balancers"
+	"github.com/caddy-sluice/sluice/modules/discovery"
+)
+
+// foundAt returns endpoints at these places of a network.
+func foundAt(places ...int) (list []discovery.Endpoint) {
+	for _, i := range places {
+		list = append(list, discovery.Endpoint{Host: fmt.Sprintf("198.51.100.%d", i), Port: 80, Weight: 1})
+	}
+	return list
+}
+
+// scripted is a source that is told what to answer, every second.
+type scripted struct {
+	mu    sync.Mutex
+	found []discovery.Endpoint
+	err   error
+	slow  time.Duration
+}
+
+func (s *scripted) Lookup(ctx context.Context) ([]discovery.Endpoint, time.Duration, error) {
+	s.mu.Lock()
+	found, err, slow := s.found, s.err, s.slow
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return nil, time.Second, ctx.Err()
+	case <-time.After(slow):
+		return found, time.Second, err
+	}
+}
+
+func (s *scripted) Identity() string { return "scripted" }
+
+func (s *scripted) set(found []discovery.Endpoint, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found, s.err = found, err
+}
+
+// finding returns settings with a source.
+func finding(s discovery.Source) settings {
+	return settings{sources: []discovery.Source{s}, policy: health.Config{
+		Passive: health.Passive{Thresholds: health.Thresholds{Fall: 1, Rise: 1}, RetryAfter: time.Hour},
+	}}
+}
+
+// TestDiscovery checks that what is found at first counts when the start returns, that a failure leaves what was found, that
+// an answer without endpoints doesn't, and that what is known about an endpoint stays.
+func TestDiscovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &scripted{found: foundAt(1, 2)}
+		c := started(t, finding(from))
+		if n := len(c.state.roster.Load().endpoints); n != 2 {
+			t.Errorf("got %d endpoints at the start, want 2", n)
+		}
+		bad := settle(t, c, Outcome{Kind: health.Connect})
+		for range 10 {
+			time.Sleep(time.Second) // virtual time: lookups that find the same
+			if e := settle(t, c, Outcome{}); e == bad || e.Trusted() {
+				t.Errorf("got %s, trusted %v", e.Address(), e.Trusted())
+			}
+		}
+		from.set(nil, errNoAnswer)
+		time.Sleep(10 * time.Second) // virtual time
+		if n := len(c.state.roster.Load().endpoints); n != 2 || c.state.lookupFailures.Load() < 9 {
+			t.Errorf("got %d endpoints after %d failures, want 2", n, c.state.lookupFailures.Load())
+		}
+		from.set(nil, nil)
+		time.Sleep(2 * time.Second) // virtual time
+		if n := len(c.state.roster.Load().endpoints); n != 0 {
+			t.Errorf("got %d endpoints, want none", n)
+		}
+		from.set(foundAt(1, 2), nil)
+		time.Sleep(2 * time.Second) // virtual time
+		if n := len(c.state.roster.Load().endpoints); n != 2 || bad.health.Load() == nil || settle(t, c, Outcome{}) == bad {
+			t.Errorf("got %d endpoints, the bad one among them", n)
+		}
+		StopAll([]*Cluster{c})
+	})
+}
+
+// TestDiscoveryIsSlow checks that a start waits for a while only, and that an answer after it counts.
+func TestDiscoveryIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		c := started(t, finding(&scripted{found: foundAt(1), slow: 5 * time.Second}))
+		if waited := time.Since(begin); waited != firstLookup {
+			t.Errorf("waited for %v, want %v", waited, firstLookup)
+		}
+		time.Sleep(6 * time.Second) // virtual time
+		if n := len(c.state.roster.Load().endpoints); n != 1 {
+			t.Errorf("got %d endpoints, want 1", n)
+		}
+		StopAll([]*Cluster{c})
+	})
+}
+
+// TestDiscoveryAfterReload checks that what was found holds for the config after, whatever the source says then, and that
+// the answers of sources that are gone are dropped.
+func TestDiscoveryAfterReload(t *testing.T) {
+	before := running(t, finding(source("x")))
+	before.take(source("x"), foundAt(1, 2), nil)
+	after := running(t, finding(source("x")))
+	before.stop()
+	if n := len(after.state.roster.Load().endpoints); n != 2 {
+		t.Errorf("got %d endpoints, want 2", n)
+	}
+	// A late answer for a config that is gone is none.
+	before.take(source("x"), foundAt(1, 2, 3), nil)
+	if n := len(after.state.roster.Load().endpoints); n != 2 {
+		t.Errorf("got %d endpoints, want 2", n)
+	}
+	other := running(t, finding(source("y")))
+	after.stop()
+	if n := len(other.state.found); n != 0 {
+		t.Errorf("got answers of %d sources, want none", n)
+	}
+}
+
+// TestZ28_SameAnswerSameTable checks that an answer that is the same makes nothing anew, and that a changed one makes one
+// roster.
+func TestZ28_SameAnswerSameTable(t *testing.T) {
+	prepared := new(prepares)
+	set := finding(source("x"))
+	set.balancer = prepared
+	c := running(t, set)
+	for range 10 {
+		c.take(source("x"), foundAt(1, 2, 3), nil)
+	}
+	if n := prepared.n; n != 2 {
+		t.Errorf("got %d tables for a start and an answer, want 2", n)
+	}
+	c.take(source("x"), foundAt(1, 2), nil)
+	if n := prepared.n; n != 3 {
+		t.Errorf("got %d tables after another answer, want 3", n)
+	}
+}
+
+// prepares counts how many times a table is made.
+type prepares struct {
+	policy
+	n int
+}
+
+func (p *prepares) Prepare(list []balancers.Endpoint, before balancers.Picker) (balancers.Picker, error) {
+	p.n++
+	return p.policy.Prepare(list, before)
+}
+
+// TestZ28_PicksDuringChanges checks that picks while endpoints come and go see the old ones or the new ones.
+func TestZ28_PicksDuringChanges(t *testing.T) {
+	set := finding(source("x"))
+	set.balancer = policy{Config: balance.Config{Policy: balance.Maglev, TableSize: 1009}}
+	c := running(t, set)
+	c.take(source("x"), foundAt(1, 2, 3), nil)
+	var users sync.WaitGroup
+	for i := range 4 {
+		users.Go(func() {
+			for range 2000 {
+				var r Request
+				var l Lease
+				if c.Admit(&r) != nil || r.Pick(&l, Key{hash: uint64(i), set: true}) != nil {
+					t.Error("refused")
+					return
+				}
+				l.Done(Outcome{})
+				r.Finish()
+			}
+		})
+	}
+	for i := range 200 {
+		c.take(source("x"), foundAt(1, 2, 3+i%2), nil)
+	}
+	users.Wait()
+	for _, e := range c.state.endpoints {
+		if load := e.live.Load(); load != 0 {
+			t.Errorf("%s: got load %d at the end", e.Address(), load)
+		}
+	}
+}
+
+// TestZ99_ManyRefreshes checks that addresses that change all the time don't fill the memory: what is kept about those that
+// are gone is bounded.
+func TestZ99_ManyRefreshes(t *testing.T) {
+	refreshes := 100_000
+	if raceDetector {
+		refreshes /= 10
+	}
+	set := finding(source("x"))
+	set.closeAfter = time.Hour
+	c := running(t, set)
+	for i := range refreshes {
+		found := []discovery.Endpoint{{Host: fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), Port: 80, Weight: 1}}
+		c.take(source("x"), found, nil)
+		if i%100 == 0 {
+			settle(t, c, Outcome{Kind: health.Connect})
+			c.tellAll(nil)
+		}
+	}
+	s := c.state
+	kept := s.health.Statuses(time.Now())
+	if len(s.endpoints) > 1026 || len(kept) != len(s.endpoints) || len(s.found) != 1 || len(s.closing) > len(s.endpoints) {
+		t.Errorf("got %d endpoints, %d known to health, %d answers, %d timers", len(s.endpoints), len(kept), len(s.found), len(s.closing))
+	}
+	if len(s.closing) == 0 {
+		t.Error("got no timer: the endpoints weren't unhealthy")
+	}
+}
