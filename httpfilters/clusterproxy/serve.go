@@ -28,7 +28,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			return caddyhttp.Error(http.StatusBadGateway, err)
 		}
 	}
-	s := &state{Context: r.Context(), client: r.Context(), link: l, ownHost: h.ownHost}
+	s := &state{ctx: r.Context(), client: r.Context(), link: l, ownHost: h.ownHost}
 	defer s.finish()
 	if err := s.begin(r); err != nil {
 		return refuse(w, l.cluster, err)
@@ -63,8 +63,12 @@ func (h *Handler) setsHost() bool {
 
 // outgoing returns the request as Caddy's handler gets it. The request itself stays what it was.
 func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
-	out := r.WithContext(s)
-	if len(r.Header[upgradeHeader]) > 0 && !h.mayUpgrade(r.Header[upgradeHeader]) {
+	strip := len(r.Header[upgradeHeader]) > 0 && !h.mayUpgrade(r.Header[upgradeHeader])
+	if s.ctx == s.client && !strip {
+		return r
+	}
+	out := r.WithContext(s.ctx)
+	if strip {
 		// Without it, Caddy's handler drops the Connection token too.
 		out.Header = r.Header.Clone()
 		delete(out.Header, upgradeHeader)
@@ -105,10 +109,7 @@ func retryAfter(w http.ResponseWriter, c *cluster.Cluster) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 }
 
-// stateVar is the name of the variable that has the state of the last cluster_proxy that a request came through.
-const stateVar = "sluice.cluster_proxy"
-
-// publish makes the placeholders of the request those of this handler.
+// publish makes the state that of the request, and its placeholders those of this handler.
 func (s *state) publish() {
 	vars, ok := s.client.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if !ok {

@@ -14,15 +14,14 @@ import (
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
-// stateKey is what a request's context has its state under.
-type stateKey struct{}
+// stateVar is the name of the variable that has the state of a request, so that our parts find it. A request that goes
+// through several such handlers, one in the answer of the other, is in one of them at a time: the last.
+const stateVar = "sluice.cluster_proxy"
 
-// state is a request while it is in the handler. It is the context of the request that Caddy's handler gets, so that our
-// parts find it. One goroutine uses it, but for what is said to be safe.
+// state is a request while it is in the handler. One goroutine uses it, but for what is said to be safe.
 type state struct {
-	// Context is the client's, or one that ends with the time for the whole request.
-	context.Context
-	client context.Context
+	// ctx is the client's, or one that ends with the time for the whole request.
+	ctx, client context.Context
 
 	link    *link
 	request cluster.Request
@@ -59,14 +58,6 @@ type state struct {
 	lastAddress string
 }
 
-// Value returns the state, or what the client's context has.
-func (s *state) Value(key any) any {
-	if key == (stateKey{}) {
-		return s
-	}
-	return s.Context.Value(key)
-}
-
 // String returns the name of the cluster: the state is among the variables of the request, which can be printed.
 func (s *state) String() string { return s.link.cluster.Name() }
 
@@ -80,7 +71,7 @@ func (s *state) begin(r *http.Request) error {
 		s.key = cluster.HashKey(keyText(r, c.Key()))
 	}
 	if at, by := s.request.Deadline(time.Time{}, false); by == health.ByRequest {
-		s.Context, s.cancel = context.WithCancel(s.Context)
+		s.ctx, s.cancel = context.WithCancel(s.ctx)
 		s.timer = time.AfterFunc(time.Until(at), s.expire)
 	}
 	return s.pick()
@@ -142,7 +133,7 @@ func (s *state) repeatable() bool { return s.body == nil || s.body.repeatable() 
 
 // stateOf returns the state of a request; nil if it has none.
 func stateOf(ctx context.Context) *state {
-	s, _ := ctx.Value(stateKey{}).(*state)
+	s, _ := caddyhttp.GetVar(ctx, stateVar).(*state)
 	return s
 }
 
@@ -179,14 +170,14 @@ func (decider) MatchWithError(r *http.Request) (bool, error) {
 // wait waits before a retry. It says whether the request is still wanted.
 func (s *state) wait() bool {
 	if s.delay <= 0 {
-		return s.Err() == nil
+		return s.ctx.Err() == nil
 	}
 	timer := time.NewTimer(s.delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-s.Done():
+	case <-s.ctx.Done():
 		return false
 	}
 }
@@ -196,7 +187,6 @@ func (s *state) clientGone() bool { return errors.Is(s.client.Err(), context.Can
 
 // Interface guards
 var (
-	_ context.Context                   = (*state)(nil)
 	_ reverseproxy.Selector             = selector{}
 	_ caddyhttp.RequestMatcherWithError = decider{}
 )
