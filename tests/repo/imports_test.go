@@ -22,7 +22,7 @@ const (
 
 // coreNames are the packages that decide from bytes, numbers and times that they are given.
 var coreNames = []string{
-	"internal/balance", "internal/clienthello", "internal/health", "internal/ipset", "internal/lifetime",
+	"internal/balance", "internal/bodypipe", "internal/clienthello", "internal/health", "internal/ipset", "internal/lifetime",
 	"internal/namecache", "internal/netguard", "internal/permit", "internal/preread", "internal/proxyheader", "internal/snitable",
 }
 
