@@ -156,12 +156,17 @@ func (a *Attempt) Endpoint() *Endpoint { return a.e }
 func (a *Attempt) Trial() bool { return a.trial != 0 }
 
 // Proven tells the endpoint's health of a success while the attempt goes on: a session that may last for hours has
-// connected, or a trial was answered. The attempt stays counted. In the end its outcome tells no more, unless it is a
-// failure. Only the first call has an effect.
+// connected, or a trial was answered. The attempt stays counted, but not as a retry: that is over, and must not use up
+// the budget for hours. In the end its outcome tells no more, unless it is a failure. Only the first call has an effect.
 func (a *Attempt) Proven(now time.Time) {
-	if a.state.CompareAndSwap(attemptOpen, attemptProven) {
-		a.r.c.settle(a.e, a.trial, Outcome{}, now)
+	if !a.state.CompareAndSwap(attemptOpen, attemptProven) {
+		return
 	}
+	if a.retry > 0 {
+		a.e.attempts.add(0, -1)
+		a.r.discharge()
+	}
+	a.r.c.settle(a.e, a.trial, Outcome{}, now)
 }
 
 // Quiet says that an outcome would be no news: the time at which it is told doesn't matter then.
@@ -174,7 +179,7 @@ func (a *Attempt) Done(o Outcome, now time.Time) bool {
 		return false
 	}
 	a.settle(o, was, now)
-	a.uncharge()
+	a.uncharge(was)
 	return true
 }
 
@@ -196,7 +201,7 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 		return d
 	}
 	a.settle(f.Outcome, was, now)
-	a.uncharge()
+	a.uncharge(was)
 	r.exclude(a.e)
 	if d.Action != Again {
 		return d
@@ -215,7 +220,7 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 // settle takes the attempt out of the counts and tells the endpoint's health, if there is news.
 func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
 	c := a.r.c
-	a.e.attempts.add(-1, -a.retry)
+	a.e.attempts.add(-1, -a.asRetry(was))
 	if o.Kind == Timeout {
 		c.stats.timeouts.Add(1)
 	}
@@ -226,9 +231,17 @@ func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
 	}
 }
 
-// uncharge ends the request's charge if it was for this attempt.
-func (a *Attempt) uncharge() {
-	if a.retry > 0 {
+// asRetry returns 1 if the attempt still counts as a retry in a state, else 0.
+func (a *Attempt) asRetry(was uint32) int64 {
+	if was == attemptProven {
+		return 0
+	}
+	return a.retry
+}
+
+// uncharge ends the request's charge if it is for this attempt.
+func (a *Attempt) uncharge(was uint32) {
+	if a.asRetry(was) > 0 {
 		a.r.discharge()
 	}
 }

@@ -125,6 +125,11 @@ func (s *sim) proven(a *simAttempt) {
 	s.note("proven at %s", a.e.key)
 	if !a.proven {
 		s.m.settle(a.e, a, Outcome{})
+		a.e.retries -= int64(one(a.retry))
+		if a.retry {
+			s.discharge(a.of)
+		}
+		a.retry = false
 	}
 	a.proven = true
 	a.a.Proven(s.now)

@@ -77,19 +77,22 @@ func TestHandshakeFailure(t *testing.T) {
 
 // TestAttemptEnd checks how much of the time an attempt gets.
 func TestAttemptEnd(t *testing.T) {
+	many := endpoints("192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4", "192.0.2.1:5")
 	for _, tc := range []struct {
-		name, config string
-		left, want   time.Duration
+		name, endpoints, config string
+		left, want              time.Duration
 	}{
-		{"a_quarter", ``, 20 * time.Second, 5 * time.Second},
-		{"two_seconds_at_least", ``, 4 * time.Second, 2 * time.Second},
-		{"all_that_is_left", ``, time.Second, time.Second},
-		{"few_retries", `,"retry":{"max":1}`, 10 * time.Second, 5 * time.Second},
-		{"per_try_timeout", `,"per_try_timeout":"1s"`, 20 * time.Second, time.Second},
-		{"longer_per_try_timeout", `,"per_try_timeout":"1m"`, 20 * time.Second, 5 * time.Second},
+		{"a_single_endpoint", endpoints("192.0.2.1:1"), ``, 20 * time.Second, 20 * time.Second},
+		{"one_of_two", endpoints("192.0.2.1:1", "192.0.2.1:2"), ``, 20 * time.Second, 10 * time.Second},
+		{"a_quarter", many, ``, 20 * time.Second, 5 * time.Second},
+		{"two_seconds_at_least", many, ``, 4 * time.Second, 2 * time.Second},
+		{"all_that_is_left", many, ``, time.Second, time.Second},
+		{"few_retries", many, `,"retry":{"max":1}`, 10 * time.Second, 5 * time.Second},
+		{"per_try_timeout", many, `,"per_try_timeout":"1s"`, 20 * time.Second, time.Second},
+		{"longer_per_try_timeout", many, `,"per_try_timeout":"1m"`, 20 * time.Second, 5 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := start(t, endpoints("192.0.2.1:1")+tc.config, ``)
+			s := start(t, tc.endpoints+tc.config, ``)
 			var l leased
 			if err := s.cluster.Admit(&l.request); err != nil {
 				t.Fatal(err)

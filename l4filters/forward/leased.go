@@ -168,12 +168,13 @@ func (h *Handler) attempt(ctx context.Context, cx *layer4.Connection, l *leased)
 	return h.introduced(ctx, cx, conn, e.Host())
 }
 
-// attemptEnd returns when an attempt has to end that begins now. All that may come after it get as much time, but none
-// gets less than minAttempt, as long as there is that much.
+// attemptEnd returns when an attempt has to end that begins now. All that may come after it, one for each retry that is
+// left and each endpoint that wasn't tried, get as much time; none gets less than minAttempt, as long as there is that
+// much.
 func (h *Handler) attemptEnd(ctx context.Context, l *leased, now time.Time) time.Time {
 	end, _ := ctx.Deadline()
 	remaining := end.Sub(now)
-	left := max(h.cluster.MaxRetries()-l.request.Retries(), 0) + 1
+	left := max(min(h.cluster.MaxRetries()-l.request.Retries(), l.request.Left()-1), 0) + 1
 	end = now.Add(max(remaining/time.Duration(left), min(minAttempt, remaining)))
 	if own, by := l.request.Deadline(now, true); by != health.Never && own.Before(end) {
 		end = own

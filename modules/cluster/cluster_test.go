@@ -107,6 +107,7 @@ func begin(tb testing.TB, c *Cluster) {
 	if err := c.start(); err != nil {
 		tb.Fatal(err)
 	}
+	c.state.begin()
 	for _, other := range c.state.running {
 		other.cancel = func() {}
 	}

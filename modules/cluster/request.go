@@ -35,18 +35,16 @@ type Request struct {
 	cluster *Cluster
 	// at is when the request began.
 	at time.Time
-	// tried has the endpoints at which attempts have failed, as many as tries says, and room for those that a pick finds
-	// full.
-	tried [2 * maxTries]*balancers.Live
-	tries int
+	// tried are the endpoints at which attempts have failed, or for which there was no connection to be had. It lies in
+	// room, as long as it fits.
+	tried []*balancers.Live
+	room  [1 + health.MaxRetries]*balancers.Live
 }
-
-// maxTries is how many endpoints a request can have tried.
-const maxTries = 1 + health.MaxRetries
 
 // Admit begins a request, unless there are too many. Then the error is a *Refused. Finish ends it.
 func (c *Cluster) Admit(r *Request) error {
-	r.cluster, r.tries, r.at = c, 0, time.Now()
+	c.state.await()
+	r.cluster, r.tried, r.at = c, r.room[:0], time.Now()
 	if why := c.state.health.Admit(&r.request, r.at); why != health.Granted {
 		return c.refuse(why)
 	}
@@ -68,13 +66,17 @@ func (r *Request) Deadline(now time.Time, repeatable bool) (time.Time, health.Ex
 }
 
 // Tried says whether an attempt at an endpoint has failed.
-func (r *Request) Tried(e *Endpoint) bool { return slices.Contains(r.tried[:r.tries], &e.live) }
+func (r *Request) Tried(e *Endpoint) bool { return slices.Contains(r.tried, &e.live) }
+
+// Left returns how many of the endpoints that are offered have not been tried, at least about: the next pick knows.
+func (r *Request) Left() int {
+	return max(r.cluster.state.health.View(time.Now()).Offered()-len(r.tried), 0)
+}
 
 // exclude notes that an attempt at an endpoint has failed.
 func (r *Request) exclude(e *Endpoint) {
-	if r.tries < maxTries && !r.Tried(e) {
-		r.tried[r.tries] = &e.live
-		r.tries++
+	if !r.Tried(e) {
+		r.tried = append(r.tried, &e.live)
 	}
 }
 
@@ -82,13 +84,13 @@ func (r *Request) exclude(e *Endpoint) {
 // then there is no lease. key is what to choose by, for a balancer that has one. No lease of the request is open.
 func (r *Request) Pick(l *Lease, key Key) error {
 	c := r.cluster
-	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried[:r.tries]}
+	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried}
 	if c.keyed && !key.set {
 		c.state.keyless.Add(1)
 	}
 	why, now := health.NoEndpoint, r.at
 	for picks := 0; ; picks++ {
-		if picks > 0 || r.tries > 0 {
+		if picks > 0 || len(r.tried) > 0 {
 			now = time.Now()
 		}
 		query.Seed = c.state.random()
@@ -109,7 +111,7 @@ func (r *Request) Pick(l *Lease, key Key) error {
 		if !why.OfEndpoint() || picks > maxPicks+len(roster.endpoints) {
 			return c.refuse(why)
 		}
-		if why == health.EndpointRetries && len(query.Tried) < len(r.tried) {
+		if why == health.EndpointRetries {
 			query.Tried = append(query.Tried, &e.live)
 		}
 	}

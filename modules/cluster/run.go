@@ -31,8 +31,33 @@ func StartAll(clusters []*Cluster) error {
 	waiting.Wait()
 	for _, c := range clusters {
 		c.state.resume(c)
+		c.state.begin()
 	}
 	return nil
+}
+
+// maxAwait is how long a request waits for the start of a config. The apps of a config start one after the other, in any
+// order: a server may take requests while the first lookups of discovery go on.
+const maxAwait = firstLookup + 3*time.Second
+
+// begin lets in the requests that wait for the first start.
+func (s *state) begin() {
+	if !s.hasBegun.Swap(true) {
+		close(s.begun)
+	}
+}
+
+// await waits for the first start of a config with the cluster.
+func (s *state) await() {
+	if s.hasBegun.Load() {
+		return
+	}
+	timer := time.NewTimer(maxAwait)
+	defer timer.Stop()
+	select {
+	case <-s.begun:
+	case <-timer.C:
+	}
 }
 
 // StopAll stops clusters: their checks, lookups and events. What goes on at their endpoints goes on.

@@ -96,7 +96,9 @@ type simRequest struct {
 	Request
 	lease *simLease
 	// again is the lease to replay.
-	again   *simLease
+	again *simLease
+	// failed are the endpoints at which attempts have failed.
+	failed  []*Endpoint
 	charged bool
 	tries   int
 	over    bool

@@ -24,7 +24,7 @@ func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
 		if !view.Offers(i) || !hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) {
 			continue
 		}
-		if r.Tried(e) {
+		if slices.Contains(r.failed, e) {
 			tried = append(tried, e)
 		} else {
 			choices = append(choices, e)
@@ -129,7 +129,9 @@ func (s *sim) end(r *simRequest) {
 	if s.oneIn(6) {
 		s.note("proven", "%s", l.Endpoint().text)
 		l.Proven()
-		l.proven = true
+		// It is a retry no more.
+		r.charged = r.charged && !l.charged
+		l.charged, l.proven = false, true
 		return
 	}
 	o := s.outcome()
@@ -209,7 +211,10 @@ func (s *sim) fail(r *simRequest, o Outcome) {
 		}
 	default:
 		s.note("stop", "%s %v", l.Endpoint().text, d.Why)
-		r.over = s.oneIn(2)
+		r.over = true
+	}
+	if d.Action != health.Replay && !slices.Contains(r.failed, l.Endpoint()) {
+		r.failed = append(r.failed, l.Endpoint())
 	}
 }
 

@@ -28,6 +28,9 @@ type state struct {
 	random func() uint64
 	// wake has room for one word to the keeper.
 	wake chan struct{}
+	// begun is closed, and hasBegun set, once a config with the cluster has started.
+	begun    chan struct{}
+	hasBegun atomic.Bool
 	// keyless counts the picks of a balancer with a key that had none, refused those that found no endpoint, crowded those
 	// that found only full ones.
 	keyless, refused, crowded atomic.Uint64
@@ -85,7 +88,7 @@ func releaseState(name string) error {
 func newState(name string) *state {
 	s := &state{
 		name: name, health: health.NewCluster(new(health.Config), time.Now()), random: rand.Uint64,
-		wake: make(chan struct{}, 1), endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
+		wake: make(chan struct{}, 1), begun: make(chan struct{}), endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
 		overrides: make(map[string]*override), closing: make(map[*Endpoint]*closing),
 	}
 	empty, _ := balance.New(balance.Config{}, nil, nil) // nothing to be wrong with
