@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard" // handlers for responses, and matchers
 
-	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
@@ -47,8 +45,35 @@ type site struct {
 	duplex bool
 }
 
-// provision returns the context of a config that has clusters, which have started.
+// provision returns the context of a config that has clusters, which have started, until the test ends.
 func provision(t testing.TB, clusters object) caddy.Context {
+	t.Helper()
+	ctx, stop := run(t, clusters)
+	t.Cleanup(stop)
+	return ctx
+}
+
+// run is provision until stop is called.
+func run(t testing.TB, clusters object) (ctx caddy.Context, stop func()) {
+	t.Helper()
+	ctx, cancel := prepare(t, clusters)
+	app, err := sluiceapp.Of(ctx)
+	if err == nil {
+		err = app.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, func() {
+		if err := app.Stop(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+}
+
+// prepare returns the context of a config that has clusters, which haven't started.
+func prepare(t testing.TB, clusters object) (caddy.Context, func()) {
 	t.Helper()
 	config := &caddy.Config{
 		Admin: &caddy.AdminConfig{Disabled: true},
@@ -61,21 +86,7 @@ func provision(t testing.TB, clusters object) caddy.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := caddy.NewContext(base)
-	t.Cleanup(cancel)
-	app, err := sluiceapp.Of(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := app.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := app.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ctx
+	return caddy.NewContext(base)
 }
 
 func encode(t testing.TB, v any) json.RawMessage {
@@ -115,10 +126,14 @@ func serve(t testing.TB, ctx caddy.Context, name string, options object) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{handler: loaded.(caddyhttp.MiddlewareHandler)}
+	return serveHandler(t, loaded.(caddyhttp.MiddlewareHandler))
+}
+
+// serveHandler serves a handler that is loaded.
+func serveHandler(t testing.TB, h caddyhttp.MiddlewareHandler) *site {
+	t.Helper()
+	s := &site{handler: h}
 	s.Server = httptest.NewUnstartedServer(s)
-	s.Config.ConnState = nil
-	s.EnableHTTP2 = true
 	s.Start()
 	t.Cleanup(s.Close)
 	s.Client().Transport.(*http.Transport).DisableCompression = true
@@ -252,145 +267,4 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(time.Millisecond) // between two looks
 	}
-}
-
-// backend is an endpoint that answers with a handler, and counts.
-type backend struct {
-	*httptest.Server
-	address  string
-	requests atomic.Int32
-	accepted atomic.Int32
-}
-
-// newBackend starts an endpoint.
-func newBackend(t testing.TB, h http.HandlerFunc) *backend {
-	t.Helper()
-	b := unstarted(h)
-	b.Start()
-	return b.started(t)
-}
-
-func unstarted(h http.HandlerFunc) *backend {
-	b := new(backend)
-	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.requests.Add(1)
-		h(w, r)
-	}))
-	b.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			b.accepted.Add(1)
-		}
-	}
-	return b
-}
-
-func (b *backend) started(t testing.TB) *backend {
-	t.Helper()
-	t.Cleanup(b.Close)
-	b.address = b.Listener.Addr().String()
-	return b
-}
-
-// echo answers with the method and the body.
-func echo(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	fmt.Fprintf(w, "%s %s", r.Method, body)
-}
-
-// raw is an endpoint that speaks as a function does, on each connection.
-type raw struct {
-	address  string
-	accepted atomic.Int32
-}
-
-// newRaw starts an endpoint. The connection is closed when the function returns.
-func newRaw(t testing.TB, serve func(nth int, c net.Conn)) *raw {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &raw{address: ln.Addr().String()}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			nth := int(b.accepted.Add(1))
-			running.Go(func() {
-				defer c.Close()
-				serve(nth, c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		running.Wait()
-	})
-	return b
-}
-
-// dead returns an address where nobody listens.
-func dead(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
-// relay passes bytes between a connection and an address, until one of them has ended.
-func relay(c net.Conn, address string) {
-	to, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	var other sync.WaitGroup
-	other.Go(func() {
-		_, _ = io.Copy(to, c)
-		_ = to.Close()
-	})
-	_, _ = io.Copy(c, to)
-	_ = c.Close()
-	other.Wait()
-}
-
-// listenAt listens at an address where another server was.
-func listenAt(t testing.TB, address string) net.Listener {
-	t.Helper()
-	var ln net.Listener
-	eventually(t, "free address", func() (ok bool) {
-		var err error
-		ln, err = net.Listen("tcp", address)
-		return err == nil
-	})
-	return ln
-}
-
-// statusOf returns what is known about a cluster.
-func statusOf(t testing.TB, name string) cluster.Status {
-	t.Helper()
-	st, ok := cluster.StatusOf(name)
-	if !ok {
-		t.Fatalf("no cluster %s", name)
-	}
-	return st
-}
-
-// parseKey reads a key.
-func parseKey(t testing.TB, text string) balancers.Key {
-	t.Helper()
-	key, err := balancers.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
 }

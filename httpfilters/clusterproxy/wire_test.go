@@ -58,6 +58,7 @@ func TestTLS(t *testing.T) {
 				t.Errorf("got %d connections, want 1", got)
 			}
 			s.idle(t)
+			s.counts(t, tc.proto)
 		})
 	}
 	t.Run("host_of_the_operator", func(t *testing.T) {
@@ -89,6 +90,16 @@ func TestTLS(t *testing.T) {
 	})
 }
 
+// counts checks that the connection which is left counts as documented.
+func (s *site) counts(t testing.TB, proto string) {
+	t.Helper()
+	want := int64(0)
+	if proto == "HTTP/2.0" {
+		want = 1
+	}
+	eventually(t, fmt.Sprintf("%d connections", want), func() bool { serving, pending := connections(); return serving == want && pending == 0 })
+}
+
 // TestCleartextHTTP2 checks HTTP/2 without TLS, with a trailer.
 func TestCleartextHTTP2(t *testing.T) {
 	b := unstarted(func(w http.ResponseWriter, r *http.Request) {
@@ -112,6 +123,7 @@ func TestCleartextHTTP2(t *testing.T) {
 			t.Errorf("got %q with trailer %v", body, res.Trailer)
 		}
 		s.idle(t)
+		s.counts(t, "HTTP/2.0")
 	})
 }
 
