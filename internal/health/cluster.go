@@ -99,6 +99,9 @@ func (c *Cluster) View(now time.Time) *View {
 	return c.view.Load()
 }
 
+// Timeless says that time alone changes nothing by now: who asks for the view need not know what time it is.
+func (c *Cluster) Timeless() bool { return c.view.Load().until.IsZero() }
+
 // Endpoint returns the endpoint of a key; nil if it isn't known. It may be one that is no longer a member.
 func (c *Cluster) Endpoint(key string) *Endpoint {
 	c.mu.Lock()

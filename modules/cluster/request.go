@@ -33,8 +33,6 @@ func HashKey(text string) Key {
 type Request struct {
 	request health.Request
 	cluster *Cluster
-	// at is when the request began.
-	at time.Time
 	// tried are the endpoints at which attempts have failed, or for which there was no connection to be had. It lies in
 	// room, as long as it fits.
 	tried []*balancers.Live
@@ -44,8 +42,12 @@ type Request struct {
 // Admit begins a request, unless there are too many. Then the error is a *Refused. Finish ends it.
 func (c *Cluster) Admit(r *Request) error {
 	c.state.await()
-	r.cluster, r.tried, r.at = c, r.room[:0], time.Now()
-	if why := c.state.health.Admit(&r.request, r.at); why != health.Granted {
+	r.cluster, r.tried = c, r.room[:0]
+	var now time.Time
+	if c.set.policy.Timeouts.Request > 0 {
+		now = time.Now() // which costs as much as the rest, and is needed for nothing else
+	}
+	if why := c.state.health.Admit(&r.request, now); why != health.Granted {
 		return c.refuse(why)
 	}
 	return nil
@@ -88,9 +90,10 @@ func (r *Request) Pick(l *Lease, key Key) error {
 	if c.keyed && !key.set {
 		c.state.keyless.Add(1)
 	}
-	why, now := health.NoEndpoint, r.at
+	why := health.NoEndpoint
 	for picks := 0; ; picks++ {
-		if picks > 0 || len(r.tried) > 0 {
+		var now time.Time
+		if !c.state.health.Timeless() {
 			now = time.Now()
 		}
 		query.Seed = c.state.random()
