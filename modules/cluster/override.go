@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/health"
 )
 
@@ -55,8 +56,8 @@ func Override(name, key string, change Change) error {
 	if _, ok := modes[change.State]; !ok && change.State != "" {
 		return fmt.Errorf("state %q is not known; must be one of up, drain, disabled", change.State)
 	}
-	if change.Weight != nil && (*change.Weight < 1 || *change.Weight > health.MaxWeight) {
-		return fmt.Errorf("weight %d is out of range, 1 to %d", *change.Weight, health.MaxWeight)
+	if change.Weight != nil && (*change.Weight < 1 || *change.Weight > balance.MaxWeight) {
+		return fmt.Errorf("weight %d is out of range, 1 to %d", *change.Weight, balance.MaxWeight)
 	}
 	if change.Deadline < 0 || change.Deadline > 0 && change.State != "drain" {
 		return errors.New("deadline is for the state drain, and not negative")
