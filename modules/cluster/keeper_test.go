@@ -7,10 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
 	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/health"

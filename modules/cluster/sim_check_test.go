@@ -36,7 +36,8 @@ func (s *sim) order() {
 	if len(keys) == 0 {
 		return
 	}
-	key, change, err := pick(s.r, keys...), Change{}, error(nil)
+	var err error
+	key, change := pick(s.r, keys...), Change{}
 	state := pick(s.r, "", "", "up", "drain", "drain", "disabled")
 	if state == "" {
 		if err = Restore("sim", key); err == ErrNoOverride {

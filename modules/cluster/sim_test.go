@@ -113,8 +113,7 @@ type simLease struct {
 
 type simConn struct {
 	Conn
-	e    *Endpoint
-	down bool
+	e *Endpoint
 }
 
 // simulate runs one sequence, and returns the hash of its trace.
