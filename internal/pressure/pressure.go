@@ -106,6 +106,23 @@ func NewFiles(read func() (uint64, error)) *Files {
 func (f *Files) Take(now time.Time, limit uint64) Answer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	answer := f.ask(now, limit)
+	if answer == Room {
+		f.taken += filesPerConnection
+	}
+	return answer
+}
+
+// Ask is Take for what may need no file of its own, such as a request on a connection that is there: nothing is counted
+// in advance.
+func (f *Files) Ask(now time.Time, limit uint64) Answer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ask(now, limit)
+}
+
+// ask says whether there is room. The caller holds mu.
+func (f *Files) ask(now time.Time, limit uint64) Answer {
 	f.count(now, filesEvery)
 	if f.full(limit) {
 		f.count(now, filesDoubt)
@@ -116,7 +133,6 @@ func (f *Files) Take(now time.Time, limit uint64) Answer {
 	if f.full(limit) {
 		return Full
 	}
-	f.taken += filesPerConnection
 	return Room
 }
 

@@ -11,13 +11,18 @@ import (
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-// Admission are the limits of the process. They hold for the connections of all layer-4 routes with a module of ours.
+// Admission are the limits of the process. They hold for the connections of all layer-4 routes with a module of ours, and
+// for the HTTP requests that pass a handler `admission`.
 type Admission struct {
 	// How many connections there may be. Those that were handed over to Caddy's HTTP app count until they are closed.
 	// Range: 1 to 10000000. Default: no limit. No placeholders.
 	MaxConnections int64 `json:"max_connections,omitempty"`
 
-	// How much memory the process may have in use before new connections are refused: a size such as `2GiB`, or a share
+	// How many HTTP requests there may be that have passed a handler `admission` and are not over. An upgraded connection
+	// is a request until it is closed. Range: 1 to 10000000. Default: no limit. No placeholders.
+	MaxRequests int64 `json:"max_requests,omitempty"`
+
+	// How much memory the process may have in use before new connections and requests are refused: a size such as `2GiB`, or a share
 	// such as `80%` of what the control group or the machine has. It is read at most once a second, from Linux's
 	// resident set size. Default: no limit. No placeholders.
 	MemoryLimit string `json:"memory_limit,omitempty"`
@@ -26,13 +31,13 @@ type Admission struct {
 	// it off. Range of a share: up to `50%`. Default: `5%`. No placeholders.
 	OpenFilesReserve string `json:"open_files_reserve,omitempty"`
 
-	// What happens to new connections while memory or open files can't be read, for more than 10 seconds: `closed`
+	// What happens to new connections and requests while memory or open files can't be read, for more than 10 seconds: `closed`
 	// refuses them, `open` lets them in. Default: `closed`. No placeholders.
 	FailureMode string `json:"failure_mode,omitempty"`
 }
 
-// MaxConnections is the highest limit for connections that can be set. A typing error should show; that many files no
-// system opens.
+// MaxConnections is the highest limit for connections and for requests that can be set. A typing error should show; that
+// many files no system opens.
 const MaxConnections = 10_000_000
 
 const (
@@ -47,6 +52,7 @@ const (
 // gates are the limits of the process, ready to be asked.
 type gates struct {
 	maxConnections int64
+	maxRequests    int64
 	// memory is nil without a limit, files when the gate is off.
 	memory      *pressure.Memory
 	memoryLimit uint64
@@ -65,7 +71,10 @@ func (g *gates) provision(cfg *Admission) error {
 	if cfg.MaxConnections < 0 || cfg.MaxConnections > MaxConnections {
 		return fmt.Errorf("max_connections: %d is out of range, 1 to %d", cfg.MaxConnections, MaxConnections)
 	}
-	g.maxConnections = cfg.MaxConnections
+	if cfg.MaxRequests < 0 || cfg.MaxRequests > MaxConnections {
+		return fmt.Errorf("max_requests: %d is out of range, 1 to %d", cfg.MaxRequests, MaxConnections)
+	}
+	g.maxConnections, g.maxRequests = cfg.MaxConnections, cfg.MaxRequests
 	switch cfg.FailureMode {
 	case "", failClosed:
 	case failOpen:
@@ -148,7 +157,7 @@ func (a *App) Admit(sess *session.Session) bool {
 	if sess.CloseReason() != session.Open {
 		return false
 	}
-	if gate := a.shut(time.Now()); gate != session.Open {
+	if gate := a.shut(time.Now(), (*pressure.Files).Take); gate != session.Open {
 		a.Refuse(sess, gate)
 		return false
 	}
@@ -161,13 +170,16 @@ func (a *App) Admit(sess *session.Session) bool {
 	return true
 }
 
+// askFiles asks whether files may be opened: Take for a connection, Ask for what needs none yet.
+type askFiles func(f *pressure.Files, now time.Time, limit uint64) pressure.Answer
+
 // shut returns the gate that the system's state keeps shut; Open if there is none.
-func (a *App) shut(now time.Time) session.CloseReason {
+func (a *App) shut(now time.Time, ask askFiles) session.CloseReason {
 	g := &a.gates
 	if g.memory != nil && !a.room(session.AdmissionMemory, g.memory.Ask(now, g.memoryLimit)) {
 		return session.AdmissionMemory
 	}
-	if g.files != nil && !a.room(session.AdmissionOpenFiles, g.files.Take(now, g.filesLimit)) {
+	if g.files != nil && !a.room(session.AdmissionOpenFiles, ask(g.files, now, g.filesLimit)) {
 		return session.AdmissionOpenFiles
 	}
 	return session.Open
@@ -193,7 +205,7 @@ func (a *App) Refuse(sess *session.Session, gate session.CloseReason) {
 	}
 	i := gate - firstGate
 	metrics.rejected[i].Inc()
-	a.sheds[i].refused(sess, gate, a.logger)
+	a.sheds[i].refused(sess.Listener, gate, a.logger)
 	if entry := a.logger.Check(zap.DebugLevel, "connection not admitted"); entry != nil {
 		entry.Write(zap.String("remote", sess.Client.String()), zap.String("listener", sess.Listener.String()),
 			zap.String("gate", gateName(gate)))

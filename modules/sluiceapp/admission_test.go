@@ -60,6 +60,9 @@ func TestSettings(t *testing.T) {
 		{`{"admission":{"max_connections":10000000,"memory_limit":"80%","open_files_reserve":"5%","failure_mode":"closed"}}`, ""},
 		{`{"admission":{"max_connections":-1}}`, "admission.max_connections: -1 is out of range, 1 to 10000000"},
 		{`{"admission":{"max_connections":10000001}}`, "admission.max_connections: 10000001 is out of range"},
+		{`{"admission":{"max_requests":-1}}`, "admission.max_requests: -1 is out of range, 1 to 10000000"},
+		{`{"admission":{"max_requests":10000001}}`, "admission.max_requests: 10000001 is out of range"},
+		{`{"admission":{"max_requests":10000000}}`, ""},
 		{`{"admission":{"memory_limit":"much"}}`, `admission.memory_limit: "much" is neither a size`},
 		{`{"admission":{"memory_limit":"101%"}}`, "admission.memory_limit: "},
 		{`{"admission":{"open_files_reserve":"-1"}}`, "admission.open_files_reserve: "},
@@ -288,7 +291,7 @@ func TestShedding(t *testing.T) {
 		sess := session.Of(conns.New(t, client, local))
 		refuse := func(times int, pause time.Duration) {
 			for range times {
-				s.refused(sess, session.AdmissionListener, logger)
+				s.refused(sess.Listener, session.AdmissionListener, logger)
 				time.Sleep(pause) // of the bubble: no time passes
 			}
 		}

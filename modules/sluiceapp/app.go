@@ -47,8 +47,9 @@ type App struct {
 
 	grace time.Duration
 	gates gates
-	sheds [gateCount]shedding
-	state *state
+	// sheds are the gates' for connections, requestSheds those for requests.
+	sheds, requestSheds [gateCount]shedding
+	state               *state
 	// giveProcess is the state's, made once.
 	giveProcess func()
 	ctx         caddy.Context

@@ -36,6 +36,7 @@ func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	sluice {
 //		admission {
 //			max_connections    <number>
+//			max_requests       <number>
 //			memory_limit       <size>|<percent>%
 //			open_files_reserve <number>|<percent>%
 //			failure_mode       open|closed
@@ -100,6 +101,8 @@ func (l *Admission) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "max_connections":
 		l.MaxConnections, err = args.Int(d)
+	case "max_requests":
+		l.MaxRequests, err = args.Int(d)
 	case "memory_limit":
 		l.MemoryLimit, err = args.One(d)
 	case "open_files_reserve":
@@ -107,7 +110,7 @@ func (l *Admission) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "failure_mode":
 		l.FailureMode, err = args.One(d)
 	default:
-		err = d.Errf("unrecognized option %q: expected max_connections, memory_limit, open_files_reserve or failure_mode", d.Val())
+		err = d.Errf("unrecognized option %q: expected max_connections, max_requests, memory_limit, open_files_reserve or failure_mode", d.Val())
 	}
 	return err
 }

@@ -15,8 +15,8 @@ func TestOption(t *testing.T) {
 		{"sluice {\nguard off\npreread_memory 1MiB\nshutdown_grace 0\n}", `{"shutdown_grace":0,"preread_memory":1048576,"guard":"off"}`, ""},
 		{"sluice {\nadmission\n}", `{"admission":{}}`, ""},
 		{
-			"sluice {\nadmission {\nmax_connections 5\nmemory_limit 2GiB\nopen_files_reserve 0\nfailure_mode open\n}\n}",
-			`{"admission":{"max_connections":5,"memory_limit":"2GiB","open_files_reserve":"0","failure_mode":"open"}}`, "",
+			"sluice {\nadmission {\nmax_connections 5\nmax_requests 7\nmemory_limit 2GiB\nopen_files_reserve 0\nfailure_mode open\n}\n}",
+			`{"admission":{"max_connections":5,"max_requests":7,"memory_limit":"2GiB","open_files_reserve":"0","failure_mode":"open"}}`, "",
 		},
 		{"sluice on", "", `sluice takes no argument, got "on"`},
 		{"sluice {\nguard off\nguard off\n}", "", "guard is given twice"},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/permit"
 	"github.com/caddy-sluice/sluice/internal/prom"
+	"github.com/caddy-sluice/sluice/modules/session"
 )
 
 // metrics are the collectors of the app, one set per process, so that counts survive a reload.
@@ -15,6 +16,10 @@ type appMetrics struct {
 	rejected    [gateCount]prometheus.Counter
 	connections prometheus.GaugeFunc
 	preread     prometheus.GaugeFunc
+
+	requestRefusals  *prometheus.CounterVec
+	rejectedRequests [gateCount]prometheus.Counter
+	requests         prometheus.GaugeFunc
 }
 
 func newMetrics() *appMetrics {
@@ -27,9 +32,18 @@ func newMetrics() *appMetrics {
 			func(s *state) *permit.Gauge { return &s.process }),
 		preread: gauge("sluice_preread", "memory_bytes", "Memory for the first bytes of connections that are not decided.",
 			func(s *state) *permit.Gauge { return &s.preread }),
+		requestRefusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "caddy", Subsystem: "sluice_admission", Name: "requests_rejected_total",
+			Help: "HTTP requests that were not admitted, by the gate that refused them.",
+		}, []string{"gate"}),
+		requests: gauge("sluice_admission", "requests", "HTTP requests that have been admitted and are not over.",
+			func(s *state) *permit.Gauge { return &s.requests }),
 	}
 	for gate := firstGate; gate <= lastGate; gate++ {
 		m.rejected[gate-firstGate] = m.refusals.WithLabelValues(gateName(gate))
+		if gate != session.AdmissionPrereadMemory { // it has no part in requests
+			m.rejectedRequests[gate-firstGate] = m.requestRefusals.WithLabelValues(gateName(gate))
+		}
 	}
 	return m
 }
@@ -48,5 +62,6 @@ func gauge(subsystem, name, help string, held func(*state) *permit.Gauge) promet
 
 // Register adds the metrics of the app to a config's registry.
 func Register(reg prometheus.Registerer) error {
-	return prom.Register(reg, metrics.refusals, metrics.connections, metrics.preread)
+	return prom.Register(reg, metrics.refusals, metrics.connections, metrics.preread,
+		metrics.requestRefusals, metrics.requests)
 }

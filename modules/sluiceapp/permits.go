@@ -42,6 +42,10 @@ type state struct {
 	listeners permit.Keyed[string]
 	sources   permit.Keyed[source]
 	preread   permit.Gauge
+
+	requests       permit.Gauge
+	serverRequests permit.Keyed[string]
+	clientRequests permit.Keyed[source]
 }
 
 // Destruct implements caddy.Destructor.

@@ -53,6 +53,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.giveProcess = a.state.giveProcess
+	for i := range a.requestSheds {
+		a.requestSheds[i].requests = true
+	}
 	return a.provisionClusters(ctx)
 }
 
@@ -60,6 +63,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 func (a *App) Cleanup() error {
 	for i := range a.sheds {
 		a.sheds[i].stop()
+		a.requestSheds[i].stop()
 	}
 	err := a.cleanupClusters()
 	if a.state == nil {

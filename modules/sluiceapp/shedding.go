@@ -1,6 +1,7 @@
 package sluiceapp
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -26,9 +27,11 @@ func gateName(gate session.CloseReason) string {
 // lines in this time are all that they can write into the log by that.
 const calm = time.Minute
 
-// shedding tells the operator that a gate has begun to refuse connections, and that it has stopped. The zero value is
-// ready.
+// shedding tells the operator that a gate has begun to refuse connections or requests, and that it has stopped. The zero
+// value is ready, for connections.
 type shedding struct {
+	requests bool
+
 	// mu guards the fields below.
 	mu sync.Mutex
 	// count is how many connections were refused since it began; 0 while the gate is open.
@@ -37,8 +40,8 @@ type shedding struct {
 	timer       *time.Timer
 }
 
-// refused notes that a connection was refused.
-func (s *shedding) refused(sess *session.Session, gate session.CloseReason, logger *zap.Logger) {
+// refused notes that a connection or a request was refused.
+func (s *shedding) refused(listener fmt.Stringer, gate session.CloseReason, logger *zap.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Now()
@@ -47,7 +50,11 @@ func (s *shedding) refused(sess *session.Session, gate session.CloseReason, logg
 		return
 	}
 	s.began = s.last
-	logger.Warn("refusing connections", zap.String("gate", gateName(gate)), zap.String("listener", sess.Listener.String()))
+	message := "refusing connections"
+	if s.requests {
+		message = "refusing requests"
+	}
+	logger.Warn(message, zap.String("gate", gateName(gate)), zap.Stringer("listener", listener))
 	s.timer = time.AfterFunc(calm, func() { s.look(gate, logger) })
 }
 
@@ -59,7 +66,11 @@ func (s *shedding) look(gate session.CloseReason, logger *zap.Logger) {
 		s.timer.Reset(left)
 		return
 	}
-	logger.Info("no more connections refused", zap.String("gate", gateName(gate)),
+	message := "no more connections refused"
+	if s.requests {
+		message = "no more requests refused"
+	}
+	logger.Info(message, zap.String("gate", gateName(gate)),
 		zap.Uint64("refused", s.count), zap.Duration("duration", s.last.Sub(s.began)))
 	s.count = 0
 }
