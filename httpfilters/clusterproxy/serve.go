@@ -3,8 +3,11 @@ package clusterproxy
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -58,7 +61,14 @@ func (h *Handler) setsHost() bool {
 		return false
 	}
 	ops := h.Headers.Request
-	return len(ops.Set["Host"]) > 0 || len(ops.Add["Host"]) > 0 || len(ops.Replace["Host"]) > 0
+	for _, names := range []iter.Seq[string]{maps.Keys(ops.Set), maps.Keys(ops.Add), maps.Keys(ops.Replace)} {
+		for name := range names {
+			if strings.EqualFold(name, "Host") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // outgoing returns the request as Caddy's handler gets it. The request itself stays what it was.

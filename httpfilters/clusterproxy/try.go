@@ -114,7 +114,7 @@ func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
 		s.settle(cluster.Outcome{Kind: health.Aborted})
 		return nil, caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	for fresh := false; ; fresh = true {
+	for fresh := isForeign(r); ; fresh = true {
 		t.arm()
 		res, err := s.link.transport(fresh).RoundTrip(t.request(r))
 		v, ok := t.examine(r, res, err)

@@ -34,6 +34,13 @@ func (h *Handler) mayUpgrade(fields []string) bool {
 		slices.ContainsFunc(h.AllowUpgrade, func(name string) bool { return strings.EqualFold(fields[0], name) })
 }
 
+// isForeign says whether a request is to switch to another protocol than WebSocket. Go's transport would send it over a
+// pooled connection of HTTP/2 too, which has no such thing; a new connection doesn't offer HTTP/2.
+func isForeign(r *http.Request) bool {
+	asked := r.Header[upgradeHeader]
+	return len(asked) > 0 && !strings.EqualFold(asked[0], websocket)
+}
+
 // checkSwitch says whether an answer with the status 101 is one to the request.
 func checkSwitch(r *http.Request, res *http.Response) error {
 	asked, got := r.Header[upgradeHeader], res.Header[upgradeHeader]

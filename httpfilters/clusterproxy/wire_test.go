@@ -63,7 +63,7 @@ func TestTLS(t *testing.T) {
 	}
 	t.Run("host_of_the_operator", func(t *testing.T) {
 		b := secure(t, false, describe)
-		headers := object{"request": object{"set": object{"Host": []string{"{http.request.host}"}}}}
+		headers := object{"request": object{"set": object{"host": []string{"{http.request.host}"}}}}
 		s := newSite(t, web([]string{b.address}, trusting), object{"headers": headers})
 		if r := s.get(t); !strings.Contains(r.body, "host=127.0.0.1 ") {
 			t.Errorf("got %q, want the host that the client asked for", r.body)
@@ -75,6 +75,17 @@ func TestTLS(t *testing.T) {
 		s.get(t).want(t, http.StatusBadGateway)
 		if got := s.placeholder("attempts") + s.placeholder("failure"); got != "4connect" {
 			t.Errorf("got %s, want 4 attempts that failed to connect", got)
+		}
+	})
+	t.Run("another_protocol_over_TLS_with_an_endpoint_that_has_HTTP2", func(t *testing.T) {
+		b := secure(t, true, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Proto, " ", r.Header.Get("Upgrade"))
+		})
+		s := newSite(t, web([]string{b.address}, trusting), object{"allow_upgrade": []string{"custom"}})
+		s.get(t).want(t, http.StatusOK)
+		_, _, res := s.shake(t, "Connection: Upgrade", "Upgrade: custom")
+		if body, _ := io.ReadAll(res.Body); string(body) != "HTTP/1.1 custom" {
+			t.Errorf("got %q", body)
 		}
 	})
 	t.Run("WebSocket_over_TLS_with_an_endpoint_that_has_HTTP2", func(t *testing.T) {
