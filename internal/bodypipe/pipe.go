@@ -187,11 +187,17 @@ func (p *Pipe) join() error {
 	return nil
 }
 
-// release lets go what is held, and the chunk.
+// release has what is held go on, and the chunk.
 func (p *Pipe) release() error {
 	if err := p.join(); err != nil {
 		return err
 	}
+	return p.letGo()
+}
+
+// letGo has the chunk, with which all that was held is joined, go on. What a filter put in its place counts as held as
+// long as it waits to go.
+func (p *Pipe) letGo() error {
 	p.going = true
 	if !p.chunk.replaced {
 		return nil
@@ -204,7 +210,7 @@ func (p *Pipe) release() error {
 	return nil
 }
 
-// finish has the filters from a place on see what is held with the chunk as its end, and lets it go.
+// finish has the filters from a place on see what is held with the chunk as its end, and has it go on.
 func (p *Pipe) finish(from int) error {
 	if int64(p.held.n+len(p.chunk.data)) > p.terms.Hold {
 		return ErrTooLarge
@@ -220,7 +226,7 @@ func (p *Pipe) finish(from int) error {
 	if int64(len(p.chunk.data)) > p.terms.Hold {
 		return ErrTooLarge
 	}
-	return p.release()
+	return p.letGo()
 }
 
 // Adapt derives another body from a complete one, which stays as it is: it starts the pipe and pushes the body through
