@@ -86,7 +86,18 @@ func prepare(t testing.TB, clusters object) (caddy.Context, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return caddy.NewContext(base)
+	ctx, cancel := caddy.NewContext(base)
+	app, err := sluiceapp.Of(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, func() {
+		cancel()
+		// Nobody ends the context of the config itself.
+		if err := app.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func encode(t testing.TB, v any) json.RawMessage {
