@@ -16,10 +16,12 @@ type Request struct {
 	start time.Time
 	// open says that the request is counted, charged that it is counted as a retry.
 	open, charged atomic.Bool
-	retries       int
-	replayed      bool
-	tried         [maxTried]*Endpoint
-	tries         int
+	// blamed says that an answer of an endpoint was a failure of its.
+	blamed   atomic.Bool
+	retries  int
+	replayed bool
+	tried    [maxTried]*Endpoint
+	tries    int
 }
 
 // Admit counts a request, unless there would be too many.
@@ -224,9 +226,14 @@ func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
 	if o.Kind == Timeout {
 		c.stats.timeouts.Add(1)
 	}
+	fails, _ := c.cfg.Load().sees(o)
+	if fails && o.Kind == Answer && a.r.blamed.Swap(true) {
+		// A request that every endpoint answers with an error must not take out all of them: the first one has the blame.
+		o, fails = Outcome{Kind: Aborted}, false
+	}
 	if was == attemptOpen {
 		c.settle(a.e, a.trial, o, now)
-	} else if fails, _ := c.cfg.Load().sees(o); fails {
+	} else if fails {
 		c.settle(a.e, 0, o, now)
 	}
 }

@@ -65,6 +65,7 @@ type simRequest struct {
 	r        Request
 	start    time.Time
 	charged  bool
+	blamed   bool
 	retries  int
 	replayed bool
 	tries    int

@@ -117,6 +117,12 @@ func (s *sim) settled(req *simRequest, o Outcome, keepCharge bool) {
 	if a.retry && !keepCharge {
 		s.discharge(req)
 	}
+	if o.Kind == Answer && s.m.fails(o) {
+		if req.blamed {
+			o = Outcome{Kind: Aborted}
+		}
+		req.blamed = true
+	}
 	s.m.settle(a.e, a, o)
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,19 +18,17 @@ const (
 	maxLookup = 10 * time.Second
 )
 
-// lookFirst looks for the endpoints of sources about which nothing is known yet. What they find counts at once.
-func (c *Cluster) lookFirst(ctx context.Context) {
-	for _, source := range c.set.sources {
-		c.state.mu.Lock()
-		_, known := c.state.found[source.Identity()]
-		c.state.mu.Unlock()
-		if known {
-			continue
-		}
-		// The first lookup of discover tells if this goes on failing.
-		found, _, err := source.Lookup(ctx)
-		c.take(source, found, err)
+// lookFirst looks for the endpoints of a source if nothing is known of it yet. What it finds counts at once.
+func (c *Cluster) lookFirst(ctx context.Context, source discovery.Source) {
+	c.state.mu.Lock()
+	_, known := c.state.found[source.Identity()]
+	c.state.mu.Unlock()
+	if known {
+		return
 	}
+	// The first lookup of discover tells if this goes on failing.
+	found, _, err := source.Lookup(ctx)
+	_ = c.take(source, found, err)
 }
 
 // discover looks for endpoints until ctx ends. What was found last holds until something else is.
@@ -47,7 +46,7 @@ func (c *Cluster) discover(ctx context.Context, source discovery.Source) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.take(source, found, err)
+		err = c.take(source, found, err)
 		if failed := err != nil; failed != failing {
 			failing = failed
 			c.tellLookup(source, err)
@@ -72,27 +71,27 @@ func (c *Cluster) tellLookup(source discovery.Source, err error) {
 	c.logger.Info("finding endpoints works again", zap.String("source", source.Identity()))
 }
 
-// take makes an answer count, if it is another one than the last.
-func (c *Cluster) take(source discovery.Source, found []discovery.Endpoint, err error) {
+// take makes an answer count, if it is another one than the last. The error is that of the lookup, or says why the answer
+// can't be used.
+func (c *Cluster) take(source discovery.Source, found []discovery.Endpoint, err error) error {
 	s := c.state
 	if err != nil {
 		s.lookupFailures.Add(1)
-		return
+		return err
 	}
 	s.lookups.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, known := s.found[source.Identity()]
 	if s.ruler() != c || known && slices.Equal(old, found) {
-		return
+		return nil
 	}
 	s.found[source.Identity()] = found
 	if err := s.seat(c, time.Now()); err != nil {
-		c.logger.Error("the endpoints found can't be used: those before stay", zap.String("source", source.Identity()), zap.Error(err))
 		if s.found[source.Identity()] = old; !known {
 			delete(s.found, source.Identity())
 		}
-		return
+		return fmt.Errorf("the endpoints found can't be used: %w", err)
 	}
 	c.logger.Info("endpoints have changed", zap.String("source", source.Identity()), zap.Int("found", len(found)),
 		zap.Int("endpoints", len(s.roster.Load().endpoints)))
@@ -100,4 +99,5 @@ func (c *Cluster) take(source discovery.Source, found []discovery.Endpoint, err 
 	case c.reseated <- struct{}{}:
 	default:
 	}
+	return nil
 }

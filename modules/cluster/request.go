@@ -198,7 +198,8 @@ func (l *Lease) Proven() {
 }
 
 // OnStop sets f to be called, at most once for each cause, when what goes on at the endpoint is to end: at once if it has
-// to already. After the lease is settled f isn't called any more, but it may be running. f must not block.
+// to already. After the lease is settled f isn't called any more, but it may be running. f must not block. It is called
+// before anybody can settle the lease.
 func (l *Lease) OnStop(f func(Cause)) {
 	l.held = true
 	l.endpoint.holders.add(l, f)

@@ -26,7 +26,9 @@ func StartAll(clusters []*Cluster) error {
 	defer cancel()
 	var waiting sync.WaitGroup
 	for _, c := range clusters {
-		waiting.Go(func() { c.lookFirst(ctx) })
+		for _, source := range c.set.sources {
+			waiting.Go(func() { c.lookFirst(ctx, source) })
+		}
 	}
 	waiting.Wait()
 	for _, c := range clusters {
