@@ -5,7 +5,9 @@ import (
 	// The layer-4 app, which hosts our handlers, and the stock handlers and matchers that go with them.
 	_ "github.com/mholt/caddy-l4"
 
+	_ "github.com/caddy-sluice/sluice/httpfilters/admission"
 	_ "github.com/caddy-sluice/sluice/httpfilters/clusterproxy"
+	_ "github.com/caddy-sluice/sluice/httpfilters/validaterequest"
 	_ "github.com/caddy-sluice/sluice/l4filters/accesslog"
 	_ "github.com/caddy-sluice/sluice/l4filters/admission"
 	_ "github.com/caddy-sluice/sluice/l4filters/forward"
