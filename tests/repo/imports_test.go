@@ -148,6 +148,11 @@ var rules = []rule{
 			httpPath, httpPath + "/reverseproxy", configPath + "/httpcaddyfile", "golang.org/x/net/http/httpguts",
 		}),
 	},
+	{
+		name:     "HTTP handlers are made of Caddy's HTTP app",
+		packages: []string{"httpfilters/admission", "httpfilters/validaterequest"},
+		allow:    slices.Concat(host, []string{httpPath, configPath + "/httpcaddyfile", "golang.org/x/net/http/httpguts"}),
+	},
 	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...", "httpfilters/...", "modules/adminapi", "modules/balancers", "modules/healthchecks")...)},
 	{name: "the root imports the list", packages: []string{""}, allow: ours("modules")},
 	{name: "a Caddy with everything in it", packages: []string{"xcaddy"}, allow: []string{module, caddyPath + "/cmd", caddyPath + "/modules/standard", "github.com/mholt/caddy-l4"}},
