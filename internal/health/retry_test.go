@@ -302,3 +302,34 @@ func TestOutage(t *testing.T) {
 		r.wantIdle()
 	})
 }
+
+// TestOneRequestBlamesOne: a request that every endpoint answers with an error says nothing about more than one of them.
+// Connections that fail say so each time.
+func TestOneRequestBlamesOne(t *testing.T) {
+	cfg := &Config{Outlier: outlier(2)}
+	cfg.Outlier.MaxPercent = 100
+	cfg.Outlier.Statuses.Add(500, 599)
+	cfg.Retry = Retry{Max: 2, On: KindSet(Answer, Connect), Budget: Budget{Percent: 100, Min: 10}}
+	cfg.Retry.Statuses.Add(500, 599)
+	r := newRig(t, cfg, 3)
+	everywhere := func(o Outcome) {
+		req := r.admit()
+		for i := range 3 {
+			f := Failure{Outcome: o, Repeatable: true, Eligible: true}
+			if d := r.try(req, i).Fail(f, 1, r.now); d.Action != Again && i < 2 {
+				t.Fatalf("got %+v", d)
+			}
+		}
+		req.Finish()
+	}
+	everywhere(Answered(500))
+	everywhere(Answered(500))
+	r.wantOffers(1, 2)
+	r.at(DefaultEjectionTime)
+	everywhere(Outcome{Kind: Connect})
+	everywhere(Outcome{Kind: Connect})
+	for i := range 3 {
+		r.wantReason(i, Ejected)
+	}
+	r.wantIdle()
+}
