@@ -19,13 +19,14 @@ type span struct{ first, last int }
 // caseNumbers has the numbers of the cases of each kind.
 var caseNumbers = map[string][]span{
 	"P": {{1, 58}}, "C": {{1, 42}}, "S": {{1, 19}}, "E": {{1, 28}}, "F": {{1, 8}},
-	"T": {{1, 25}, {30, 50}, {60, 65}, {76, 89}},
-	"Z": {{107, 126}},
+	"T": {{1, 25}, {30, 50}, {60, 89}},
+	"H": {{106, 131}},
+	"Z": {{1, 131}},
 }
 
 var (
 	// caseRange finds "P07" and "P07–P09".
-	caseRange = regexp.MustCompile(`\b([PCSEFTZ])(\d\d\d?)\b(?:–([PCSEFTZ])(\d\d\d?)\b)?`)
+	caseRange = regexp.MustCompile(`\b([PCSEFTHZ])(\d\d\d?)\b(?:–([PCSEFTHZ])(\d\d\d?)\b)?`)
 	// testName finds "package.TestName" and "package.TestName/subtest" between backquotes.
 	testName = regexp.MustCompile("`(\\w+)\\.((?:Test|Fuzz)\\w*)(?:/([^`]+))?`")
 	// bold finds what stands in bold, on one line.

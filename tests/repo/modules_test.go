@@ -26,7 +26,7 @@ func ourModules(t *testing.T) map[string]reflect.Type {
 		if kind.Kind() == reflect.Pointer {
 			kind = kind.Elem()
 		}
-		if matchesAny([]string{"l4sni/...", "l4filters/...", "modules/..."}, relative(kind.PkgPath())) {
+		if matchesAny([]string{"l4sni/...", "l4filters/...", "httpfilters/...", "modules/..."}, relative(kind.PkgPath())) {
 			found[id] = kind
 		}
 	}
@@ -46,10 +46,15 @@ func pageOf(id string) string {
 		return "matcher_" + name + ".md"
 	case "caddy.listeners":
 		return "listener_" + name + ".md"
+	case "http.reverse_proxy.upstreams":
+		return "upstreams_" + name + ".md"
 	case "sluice.balancers":
 		return "balance_" + name + ".md"
 	case "sluice.health_checks":
 		return "health_" + name + ".md"
+	}
+	if id == "http.handlers.admission" {
+		return "http_admission.md" // layer 4 has one of that name
 	}
 	return name + ".md"
 }
@@ -135,10 +140,12 @@ func usage(id string) string {
 	dot := strings.LastIndexByte(id, '.')
 	name := id[dot+1:]
 	switch id[:max(dot, 0)] {
-	case "layer4.handlers":
+	case "layer4.handlers", "http.handlers":
 		return `"handler":"` + name + `"`
 	case "caddy.listeners":
 		return `"wrapper":"` + name + `"`
+	case "http.reverse_proxy.upstreams":
+		return `"source":"` + name + `"`
 	case "sluice.balancers":
 		return `"policy":"` + name + `"`
 	case "sluice.health_checks":
