@@ -43,9 +43,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "reserved_headers":
-		if h.ReservedHeaders, err = args.Many(d); slices.Equal(h.ReservedHeaders, []string{off}) {
-			h.ReservedHeaders = []string{}
-		}
+		err = h.unmarshalReserved(d)
 	case "dot_segments":
 		h.DotSegments, err = args.Word(d, refuse, allow)
 	case "encoded_dot_segments":
@@ -59,6 +57,22 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 			"encoded_slashes or max_forwards", d.Val())
 	}
 	return err
+}
+
+// unmarshalReserved reads names of headers, or that there are none.
+func (h *Handler) unmarshalReserved(d *caddyfile.Dispenser) error {
+	names, err := args.Many(d)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(names, off):
+		h.ReservedHeaders = names
+	case len(names) > 1:
+		return d.Errf("reserved_headers: %s stands alone", off)
+	default:
+		h.ReservedHeaders = []string{}
+	}
+	return nil
 }
 
 // Interface guards
