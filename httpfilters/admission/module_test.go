@@ -134,6 +134,7 @@ func TestTwoHandlers(t *testing.T) {
 	inner := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		return handlers[1].ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 			reached = true
+			held(t, 1)
 			return nil
 		}))
 	})
