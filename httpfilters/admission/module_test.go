@@ -55,7 +55,8 @@ func TestUnmarshalCaddyfile(t *testing.T) {
 		{"admission", Handler{}, ""},
 		{
 			"admission {\nmax_requests 5\nmax_requests_per_ip 2\nipv6_prefix 56\n}",
-			Handler{MaxRequests: 5, MaxRequestsPerIP: 2, IPv6Prefix: 56}, "",
+			Handler{MaxRequests: 5, MaxRequestsPerIP: 2, IPv6Prefix: 56},
+			"",
 		},
 		{"admission 5", Handler{}, `admission takes no argument, got "5"`},
 		{"admission {\nmax_requests 0\n}", Handler{}, `max_requests: "0" is not a positive number`},
