@@ -3,6 +3,7 @@ package bodypipe
 import (
 	"errors"
 	"slices"
+	"sort"
 )
 
 // world is a body, the filters that it passes and the limits.
@@ -15,7 +16,7 @@ type world struct {
 	body    []byte
 }
 
-// answer is what the model expects.
+// verdict is what the model expects.
 type verdict struct {
 	// out is what the filters make of the body. If there is an error, what went on before it is a beginning of out.
 	out []byte
@@ -84,10 +85,9 @@ func (w *world) reached(i, at int) int {
 	if at > w.filters[i].doneAt {
 		return never
 	}
-	for n := range len(w.body) + 1 {
-		if len(w.made(i, w.body[:n], false)) >= at {
-			return n
-		}
+	n := sort.Search(len(w.body)+1, func(n int) bool { return len(w.made(i, w.body[:n], false)) >= at })
+	if n <= len(w.body) {
+		return n
 	}
 	if len(w.made(i, w.body, true)) >= at {
 		return len(w.body)
@@ -114,7 +114,7 @@ func (w *world) verdict() verdict {
 			v.causes, refused = append(v.causes, Refuse(403)), min(refused, at)
 		}
 		released = min(released, w.reached(i, f.releaseAt))
-		v.grows = v.grows || l.buffer && f.wish.Access == ReadWrite && (f.kind == doubles || f.kind == appends)
+		v.grows = v.grows || l.buffer && !l.whole && f.wish.Access == ReadWrite && (f.kind == doubles || f.kind == appends)
 	}
 	if l.whole || !l.buffer || released > l.hold {
 		released = never

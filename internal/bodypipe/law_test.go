@@ -37,7 +37,10 @@ func (t *tape) wish() Wish {
 	case SizeLimit:
 		w.Max = int64(t.below(200)) + 1
 	case Buffer:
-		w.Max, w.Whole = int64(t.below(100)), t.rarely(3)
+		w.Max, w.Whole = int64(t.below(150)), t.rarely(3)
+		if w.Max >= 100 {
+			w.Max = 0
+		}
 	}
 	return w
 }
@@ -68,7 +71,12 @@ func (t *tape) world() *world {
 	if t.rarely(3) {
 		w.upgrade = t.wish()
 	}
-	w.body = t.b[:min(len(t.b), 150)]
+	times := 1
+	if t.rarely(8) { // so much that blocks are exchanged
+		times = 10
+		w.ceiling *= 10
+	}
+	w.body = bytes.Repeat(t.b[:min(len(t.b), 150)], times)
 	return w
 }
 

@@ -286,6 +286,7 @@ func TestBudget(t *testing.T) {
 		{"no block at the end", peeks, 512, []string{strings.Repeat("a", 512), "b."}, ErrBudget, 0},
 		{"no block for the release", peeks, 512, []string{strings.Repeat("a", 512), "release0"}, ErrBudget, 0},
 		{"what a filter put in its place counts", rewords, 8, []string{"more0."}, nil, 8},
+		{"what is joined counts once", edits, 512, []string{"a", "upper0 release0"}, nil, 512},
 		{"and may be too much", rewords, 7, []string{"more0."}, ErrBudget, 0},
 		{"as with a release", edits, 14, []string{"more0 release0"}, ErrBudget, 0},
 	} {

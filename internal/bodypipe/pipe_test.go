@@ -56,7 +56,6 @@ func answer(i int, c *Chunk) (Action, error) {
 	return act, nil
 }
 
-
 // push pushes chunks, the last one as the end if it ends with a full stop, and returns what went on and the error.
 func push(t *testing.T, p *Pipe, chunks ...string) (out []string, err error) {
 	t.Helper()
