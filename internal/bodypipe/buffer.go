@@ -26,7 +26,7 @@ func (b Budget) take(n int64) error {
 // largest pooled one are so rare, and so much memory, that the garbage collector has them back at once.
 const (
 	minBlockBits    = 9
-	maxPooledBits   = 20
+	maxPooledBits   = 22
 	minBlock        = 1 << minBlockBits
 	maxPooledBlock  = 1 << maxPooledBits
 	pooledSizeCount = maxPooledBits - minBlockBits + 1
