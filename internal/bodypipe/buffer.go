@@ -9,7 +9,7 @@ import (
 
 // Budget is what all pipes together may hold. The gauge is shared and lives as long as the process; the limit is policy.
 type Budget struct {
-	// Held counts bytes.
+	// Held counts bytes. It is needed by every pipe that may hold some.
 	Held *permit.Gauge
 	// Limit is the most bytes that are held. 0 is none: they are counted only.
 	Limit int64
