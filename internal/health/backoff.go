@@ -54,9 +54,10 @@ const (
 
 // Attempt returns when an attempt that begins at now ends, and by which timeout, in a request that began at start. An
 // attempt that can't be repeated has no PerTry: to stop it would help nobody. If both timeouts end it at the same time, it
-// is the whole request's, which says nothing about the endpoint.
+// is the whole request's, which says nothing about the endpoint. A request whose begin isn't known, because no timeout
+// was configured then, has none.
 func (t Timeouts) Attempt(start, now time.Time, repeatable bool) (at time.Time, by Expiry) {
-	if t.Request > 0 {
+	if t.Request > 0 && !start.IsZero() {
 		at, by = start.Add(t.Request), ByRequest
 	}
 	if try := now.Add(t.PerTry); t.PerTry > 0 && repeatable && (by == Never || try.Before(at)) {
@@ -67,5 +68,5 @@ func (t Timeouts) Attempt(start, now time.Time, repeatable bool) (at time.Time, 
 
 // Leaves says whether there is time left for an attempt that begins at now, in a request that began at start.
 func (t Timeouts) Leaves(start, now time.Time) bool {
-	return t.Request <= 0 || now.Before(start.Add(t.Request))
+	return t.Request <= 0 || start.IsZero() || now.Before(start.Add(t.Request))
 }

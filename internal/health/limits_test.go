@@ -234,3 +234,15 @@ func TestTimeOfAnAttempt(t *testing.T) {
 		})
 	}
 }
+
+// TestTimeoutAddedMeanwhile: a request that began without a timeout, and without a time therefore, isn't over because a
+// config that came meanwhile has one.
+func TestTimeoutAddedMeanwhile(t *testing.T) {
+	with := Timeouts{Request: time.Second}
+	if at, by := with.Attempt(time.Time{}, t0, true); by != Never || !at.IsZero() {
+		t.Errorf("got %v, %v, want no end", at, by)
+	}
+	if !with.Leaves(time.Time{}, t0) {
+		t.Error("got no time left for a retry")
+	}
+}

@@ -61,7 +61,7 @@ func (a *App) cleanupClusters() error {
 	for _, c := range a.clusters {
 		errs = append(errs, c.Cleanup())
 	}
-	a.clusters = nil
+	// The list stays: requests that have begun with the config may still look for a cluster by its name.
 	return errors.Join(errs...)
 }
 
