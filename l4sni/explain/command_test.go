@@ -17,9 +17,13 @@ import (
 	_ "github.com/mholt/caddy-l4/layer4"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
+	_ "github.com/caddy-sluice/sluice/l4filters/accesslog"
+	_ "github.com/caddy-sluice/sluice/l4filters/admission"
 	_ "github.com/caddy-sluice/sluice/l4filters/forward"
 	_ "github.com/caddy-sluice/sluice/l4filters/next"
 	_ "github.com/caddy-sluice/sluice/l4sni/listener"
+	_ "github.com/caddy-sluice/sluice/modules/balancers"
+	_ "github.com/caddy-sluice/sluice/modules/healthchecks"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -68,8 +68,14 @@ func TestRoutes(t *testing.T) {
 	for _, route := range new(API).Routes() {
 		got[route.Pattern] = route.Handler != nil
 	}
-	if len(got) != 3 || !got[pathSessions] || !got[pathSession] || !got[pathHealthy] {
-		t.Errorf("got routes %v", got)
+	want := []string{pathSessions, pathSession, pathClusters, pathCluster, pathHealthy, pathReady}
+	for _, path := range want {
+		if !got[path] {
+			t.Errorf("%s has no handler", path)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got routes %v, want %v", got, want)
 	}
 }
 
