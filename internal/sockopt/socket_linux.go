@@ -31,15 +31,34 @@ func setUserTimeout(conn net.Conn, timeout time.Duration) error {
 // and for a closed connection. The kernel counts in its ticks of 1 to 10 ms. A keepalive probe and its answer are no
 // bytes. It costs a system call and the 280 bytes of the kernel's answer.
 func SinceLastByte(conn net.Conn) (time.Duration, bool) {
-	var info *unix.TCPInfo
-	var failed error
-	err := control(conn, func(fd int) {
-		info, failed = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	})
-	if err != nil || failed != nil {
+	info, err := tcpInfo(conn)
+	if err != nil {
 		return 0, false
 	}
 	return time.Duration(info.Last_data_recv) * time.Millisecond, true
+}
+
+// Acked returns how many bytes the other end's kernel has acknowledged on the TCP socket at the bottom of conn, which has
+// connected: its SYN counts as one. It still knows when the other end has closed the connection. It reports false where
+// nothing is known, as SinceLastByte does, and for kernels that don't count (before Linux 4.1). It costs as much.
+//
+// A reset acknowledges nothing: what was received before it may be missing. Data and the end of the stream bring the count
+// up to date.
+func Acked(conn net.Conn) (int64, bool) {
+	info, err := tcpInfo(conn)
+	if err != nil || info.Bytes_acked == 0 {
+		return 0, false
+	}
+	return int64(info.Bytes_acked), true
+}
+
+// tcpInfo asks the kernel about the TCP socket at the bottom of conn.
+func tcpInfo(conn net.Conn) (info *unix.TCPInfo, err error) {
+	var failed error
+	if err := control(conn, func(fd int) { info, failed = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO) }); err != nil {
+		return nil, err
+	}
+	return info, failed
 }
 
 // control calls f with the descriptor of the socket at the bottom of conn. It fails if there is none, or if it is closed.

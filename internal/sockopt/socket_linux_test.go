@@ -2,8 +2,10 @@ package sockopt
 
 import (
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +114,85 @@ func waitForAge(t *testing.T, conn net.Conn, age time.Duration) {
 	t.Fatalf("got no age of %v in 10s", age)
 }
 
+// TestAcked has an endpoint that ends a connection on which it has answered once, and looks at what it has acknowledged of
+// the next seven bytes.
+func TestAcked(t *testing.T) {
+	take := func(t *testing.T, server net.Conn) {
+		t.Helper()
+		if _, err := io.ReadFull(server, make([]byte, 7)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		// before is done before the bytes are sent, after when they are.
+		before, after func(*testing.T, *net.TCPConn)
+		want          int64
+		end           error
+	}{
+		{
+			name: "closed_while_idle", end: io.EOF,
+			before: func(_ *testing.T, server *net.TCPConn) { server.Close() },
+		},
+		{
+			name: "closed_after_reading", want: 7, end: io.EOF,
+			after: func(t *testing.T, server *net.TCPConn) { take(t, server); server.Close() },
+		},
+		{
+			name: "answered", want: 7,
+			after: func(t *testing.T, server *net.TCPConn) { take(t, server); _, _ = server.Write([]byte("x")) },
+		},
+		{
+			name: "reset_after_reading_acknowledges_nothing", end: syscall.ECONNRESET,
+			after: func(t *testing.T, server *net.TCPConn) { take(t, server); _ = server.SetLinger(0); server.Close() },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			client, server := tcpPair(t)
+			exchange(t, client, server)
+			begin, ok := Acked(shown{client})
+			if !ok || begin != 1+int64(len("ping")) {
+				t.Fatalf("got %d acknowledged, %v, want 5: the SYN and what was answered", begin, ok)
+			}
+			if tc.before != nil {
+				tc.before(t, server.(*net.TCPConn))
+			}
+			_, _ = client.Write([]byte("request"))
+			if tc.after != nil {
+				tc.after(t, server.(*net.TCPConn))
+			}
+			_, err := client.Read(make([]byte, 1))
+			got, ok := Acked(client)
+			if !ok || got-begin != tc.want || !errors.Is(err, tc.end) {
+				t.Errorf("got %d acknowledged, %v, and %v, want %d and %v", got-begin, ok, err, tc.want, tc.end)
+			}
+		})
+	}
+	t.Run("closed_here", func(t *testing.T) {
+		client, server := tcpPair(t)
+		exchange(t, client, server)
+		client.Close()
+		if got, ok := Acked(client); ok {
+			t.Errorf("got %d", got)
+		}
+	})
+}
+
+// exchange sends four bytes and gets an answer.
+func exchange(t *testing.T, client, server net.Conn) {
+	t.Helper()
+	four := make([]byte, 4)
+	for _, hop := range [][2]net.Conn{{client, server}, {server, client}} {
+		_, err := hop[0].Write([]byte("ping"))
+		if err == nil {
+			_, err = io.ReadFull(hop[1], four)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestUnixSocket has a connection with a descriptor, but without TCP.
 func TestUnixSocket(t *testing.T) {
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
@@ -128,6 +209,9 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if got, ok := SinceLastByte(conn); ok {
+		t.Errorf("got %v", got)
+	}
+	if got, ok := Acked(conn); ok {
 		t.Errorf("got %v", got)
 	}
 }
