@@ -143,6 +143,13 @@ func (e *Endpoint) Full() bool {
 	return limit > 0 && e.Load() >= limit
 }
 
+// Crowded says whether one more connection would be refused now by the endpoint's own limits.
+func (e *Endpoint) Crowded() bool {
+	limits := e.limits.Load()
+	conns, pending := e.conns.load()
+	return limits.Connections > 0 && conns >= limits.Connections || limits.Pending > 0 && pending >= limits.Pending
+}
+
 // weight returns the weight that is ordered for the endpoint.
 func (e *Endpoint) weight() uint32 {
 	w := e.member.Weight

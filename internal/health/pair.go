@@ -42,6 +42,19 @@ func (p *pair) tryAdd(part, maxWhole, maxPart int64) half {
 	}
 }
 
+// mayStay says what stands in the way of one of the part that would be added again, if a limit (0 is none) or a budget of
+// the whole does.
+func (p *pair) mayStay(limit int64, b *Budget) Why {
+	whole, part := p.load()
+	switch {
+	case limit > 0 && part > limit:
+		return OverLimit
+	case part > b.Bound(whole):
+		return OverBudget
+	}
+	return NoReason
+}
+
 // tryCharge adds one to the part, if a limit (0 is none) and a budget of the whole allow it.
 func (p *pair) tryCharge(limit int64, b *Budget) Why {
 	for {

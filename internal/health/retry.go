@@ -29,7 +29,8 @@ func (b *Budget) Bound(requests int64) int64 {
 	return max(int64(b.Min), requests*int64(b.Percent)/100)
 }
 
-// Retry says which failures are tried again. The zero value tries none; a stale connection is replaced all the same.
+// Retry says which failures are tried again. The zero value tries none; a stale connection is replaced all the
+// same.
 type Retry struct {
 	// Max is how many times a request is tried again.
 	Max int
@@ -51,11 +52,15 @@ type Failure struct {
 	Outcome
 	// Repeatable says that the whole request can be sent again.
 	Repeatable bool
-	// Eligible says that the policy covers the request, by its method for example. A stale connection is replaced
-	// without it.
+	// Eligible says that the policy covers the request, by its method for example.
 	Eligible bool
-	// Reused says that the connection came out of a pool.
+	// Safe says that the request changes nothing, so that nobody minds if it is made twice (RFC 9110 section 9.2.1).
+	Safe bool
+	// Reused says that the connection came out of a pool. One that is broken then was perhaps stale: closed by the
+	// endpoint before it knew of the request. It is replaced if the request is eligible or safe, or else Unseen.
 	Reused bool
+	// Unseen says that the endpoint has certainly not got the request, nor a part of it.
+	Unseen bool
 	// Begun says that some of the answer has arrived. Then nothing is tried again, unless the answer as a whole is the
 	// failure (Answer) and none of it was passed on.
 	Begun bool
@@ -132,7 +137,7 @@ func (r *Retry) decide(f *Failure, retries int, replayed bool) (Action, Why) {
 		return Stop, AnswerBegun
 	case !f.Repeatable:
 		return Stop, NotRepeatable
-	case f.Reused && f.Kind == Reset && !replayed:
+	case f.stale() && !replayed:
 		return Replay, NoReason
 	case !f.Eligible, !r.covers(f.Outcome):
 		return Stop, NotCovered
@@ -140,6 +145,53 @@ func (r *Retry) decide(f *Failure, retries int, replayed bool) (Action, Why) {
 		return Stop, Exhausted
 	}
 	return Again, NoReason
+}
+
+// stale says whether the failure is that of a stale connection, or looks like one and may be taken for one: if the
+// endpoint has worked on the request after all, it does no harm that it gets it again.
+func (f *Failure) stale() bool {
+	return f.Reused && f.Kind == Reset && (f.Eligible || f.Safe || f.Unseen)
+}
+
+// Reject is Fail for an answer that is a failure, except that the attempt stays open if the failure stands: then it ends
+// with the answer, which is passed on.
+func (a *Attempt) Reject(f Failure, random uint64, now time.Time) Decision {
+	was, r, cfg := a.state.Load(), a.r, a.r.c.cfg.Load()
+	if was == attemptSettled {
+		return Decision{Why: Settled}
+	}
+	d := Decision{Outcome: f.Outcome}
+	if d.Action, d.Why = cfg.Retry.decide(&f, r.retries, r.replayed); d.Action != Again {
+		return Decision{Why: d.Why, Outcome: f.Outcome}
+	}
+	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
+	if d.Why = OutOfTime; cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)) {
+		d.Why = r.recharge(cfg, a.asRetry(was) > 0)
+	}
+	if d.Why != NoReason {
+		return Decision{Why: d.Why, Outcome: f.Outcome}
+	}
+	if a.state.Swap(attemptSettled) == attemptSettled {
+		r.discharge()
+		return Decision{Why: Settled}
+	}
+	a.settle(f.Outcome, was, now)
+	r.exclude(a.e)
+	r.retries++
+	return d
+}
+
+// recharge counts the request as a retry, or lets the charge stand for the next one that it has already.
+func (r *Request) recharge(cfg *Config, charged bool) Why {
+	if !charged {
+		return r.charge(cfg)
+	}
+	if why := r.c.requests.mayStay(cfg.Limits.Retries, &cfg.Retry.Budget); why != NoReason {
+		r.c.stats.retriesRefused.Add(1)
+		return why
+	}
+	r.c.stats.retries.Add(1)
+	return NoReason
 }
 
 // covers says whether the policy covers a kind of failure.

@@ -72,6 +72,9 @@ func makeMembers(r *rand.Rand) []Member {
 		if oneIn(r, 3) {
 			w.Limits = makeLimits(r, 4)
 		}
+		if oneIn(r, 6) {
+			w.Limits = Limits{Retries: 1}
+		}
 		list = append(list, w)
 	}
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })

@@ -163,10 +163,14 @@ func (s *sim) fail(req *simRequest) {
 	a := req.attempt
 	f := Failure{
 		Outcome: makeOutcome(s.r, 0), Repeatable: !oneIn(s.r, 6), Eligible: !oneIn(s.r, 6), Reused: oneIn(s.r, 3),
-		Begun: oneIn(s.r, 8), Passed: oneIn(s.r, 12),
+		Begun: oneIn(s.r, 8), Passed: oneIn(s.r, 12), Safe: oneIn(s.r, 4), Unseen: oneIn(s.r, 4),
 	}
 	random := s.r.Uint64()
 	want := s.wantFail(req, &f, random)
+	if f.Kind == Answer && oneIn(s.r, 2) {
+		s.reject(req, f, random, want)
+		return
+	}
 	s.settled(req, want.Outcome, want.Action == Replay)
 	if want.Action == Replay {
 		req.replayed, req.again = true, a.a.Endpoint()
@@ -192,6 +196,37 @@ func (s *sim) fail(req *simRequest) {
 	}
 }
 
+// reject settles an attempt whose answer is tried again. If it stands, the attempt goes on as if nothing had been asked.
+func (s *sim) reject(req *simRequest, f Failure, random uint64, want Decision) {
+	a, charged := req.attempt, req.charged
+	if want.Action == Again {
+		// What the attempt has of the budget doesn't stand in the way of the next.
+		s.m.retries -= int64(one(a.retry))
+		want = s.wantAgain(req, want)
+		s.m.retries += int64(one(a.retry && want.Action == Stop))
+	}
+	if want.Action == Again {
+		s.settled(req, want.Outcome, true)
+		if !slices.Contains(req.failed, a.e.key) {
+			req.failed = append(req.failed, a.e.key)
+		}
+	} else if req.charged != charged {
+		s.t.Errorf("the model has charged what stands")
+	}
+	got := a.a.Reject(f, random, s.now)
+	s.note("reject at %s: %+v: %+v", a.e.key, f, got)
+	if got != want {
+		s.t.Errorf("got %+v, want %+v", got, want)
+	}
+	s.seen.whys[got.Why]++
+	if got.Action != Again {
+		return
+	}
+	if again := a.a.Reject(f, random, s.now); again.Why != Settled || a.a.Done(f.Outcome, s.now) {
+		s.t.Errorf("the second time: got %+v", again)
+	}
+}
+
 // wantFail returns what must be said to a failure, apart from time and budget.
 func (s *sim) wantFail(req *simRequest, f *Failure, random uint64) Decision {
 	p := &s.m.cfg.Retry
@@ -205,7 +240,7 @@ func (s *sim) wantFail(req *simRequest, f *Failure, random uint64) Decision {
 		d.Why = AnswerBegun
 	case !f.Repeatable:
 		d.Why = NotRepeatable
-	case f.Reused && f.Kind == Reset && !req.replayed:
+	case f.Reused && f.Kind == Reset && !req.replayed && (f.Safe || f.Unseen || f.Eligible):
 		return Decision{Action: Replay, Outcome: Outcome{Kind: Stale}}
 	case !f.Eligible || !covered:
 		d.Why = NotCovered
