@@ -16,14 +16,9 @@ import (
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-const (
-	// maxPicks is how many endpoints a connection asks for, those included that turned out to have as many connections as
-	// they may.
-	maxPicks = 32
-	// minAttempt is the least time that an endpoint gets, as long as there is that much: the kernel sends a lost SYN again
-	// after one second (RFC 6298 §2).
-	minAttempt = 2 * time.Second
-)
+// minAttempt is the least time that an endpoint gets, as long as there is that much: the kernel sends a lost SYN again
+// after one second (RFC 6298 §2).
+const minAttempt = 2 * time.Second
 
 // leased is a transfer to an endpoint of a cluster, with all that the cluster counts of it.
 type leased struct {
@@ -103,12 +98,12 @@ func (l *leased) stop(why cluster.Cause) { l.sess.Stop(stopReasons[why]) }
 // The error is that of the last attempt, or a *cluster.Refused if there was none.
 func (h *Handler) seek(ctx context.Context, cx *layer4.Connection, l *leased) (net.Conn, error) {
 	key := h.key(cx, l.sess)
-	for range maxPicks {
+	for {
 		if err := l.request.Pick(&l.lease, key); err != nil {
 			return nil, l.because(err)
 		}
 		e := l.lease.Endpoint()
-		if l.request.Tried(e) {
+		if l.request.Tried(e) { // then all were
 			break
 		}
 		if err := h.cluster.Count(&l.counted, e); err != nil {
@@ -148,7 +143,7 @@ func (l *leased) full(err error) bool {
 	if !ok || !refused.Why.OfEndpoint() {
 		return false
 	}
-	l.lease.Fail(cluster.Failure{Outcome: cluster.Outcome{Kind: health.Aborted}})
+	l.lease.Crowded()
 	if l.failed == nil {
 		l.failed = err
 	}

@@ -30,8 +30,6 @@ type (
 	Failure = health.Failure
 	// Decision is the answer to a failure.
 	Decision = health.Decision
-	// Conn counts one connection to an endpoint.
-	Conn = health.Conn
 )
 
 // emitter is Caddy's events app.
@@ -108,6 +106,15 @@ func (c *Cluster) BodyLimit() int64 { return c.set.bodyLimit }
 // Retries says whether requests with a method are tried again.
 func (c *Cluster) Retries(method string) bool { return c.set.methods[method] }
 
+// RetriesStatus says whether answers with a status are tried again.
+func (c *Cluster) RetriesStatus(status int) bool { return c.set.policy.Retry.Statuses.Has(status) }
+
+// Fails says whether an answer with a status is a failure of its endpoint to the passive checks.
+func (c *Cluster) Fails(status int) bool { return c.set.policy.Passive.Statuses.Has(status) }
+
+// CheckTLS says whether settings of TLS that aren't the cluster's suit the configured endpoints.
+func (c *Cluster) CheckTLS(t *upstreamtls.Client) error { return checkNames(c.set.static, t) }
+
 // MaxRetries returns how many times a request is tried again at most.
 func (c *Cluster) MaxRetries() int { return c.set.policy.Retry.Max }
 
@@ -151,9 +158,10 @@ func (c *Cluster) RetryAfter() time.Duration {
 // Count counts a connection to the endpoint of a lease that is about to be made, unless there are too many. Then the error
 // is a *Refused. It isn't for a connection that comes out of a pool.
 func (c *Cluster) Count(k *Conn, e *Endpoint) error {
-	if why := c.state.health.Dial(k, e.health.Load()); why != health.Granted {
+	if why := c.state.health.Dial(&k.counted, e.health.Load()); why != health.Granted {
 		return c.refuse(why)
 	}
+	k.endpoint = e
 	return nil
 }
 

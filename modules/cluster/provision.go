@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/healthchecks"
+	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
 const (
@@ -160,5 +162,17 @@ func (c *Config) setTransport(ctx caddy.Context, s *settings) (err error) {
 	if s.tls, err = c.TLS.Client(ctx); err != nil {
 		return fmt.Errorf("tls: %w", err)
 	}
+	if err = checkNames(s.static, s.tls); err != nil {
+		return fmt.Errorf("tls.%w", err)
+	}
 	return nil
+}
+
+// checkNames refuses TLS without a name to check the certificate by: a unix socket has none of its own.
+func checkNames(static []member, t *upstreamtls.Client) error {
+	i := slices.IndexFunc(static, func(m member) bool { return m.path != "" })
+	if i < 0 || t.Config.ServerName != "" || t.Config.InsecureSkipVerify {
+		return nil
+	}
+	return fmt.Errorf("server_name: is required for endpoints[%d], a unix socket", i)
 }

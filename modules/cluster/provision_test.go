@@ -124,7 +124,7 @@ func TestEverything(t *testing.T) {
 		"outlier":{"consecutive_failures":8,"ejection_time":1000000000,"max_ejection_time":9000000000,"max_ejection_percent":10,"failure_status":["5xx"],"check_unejects":true},
 		"limits":{"max_connections":11,"max_pending":12,"max_requests":13,"max_retries":14,"max_connections_per_ip":15},
 		"retry":{"max":2,"on":["reset"],"status":["503"],"methods":["PUT"],"backoff_base":1000000,"backoff_cap":2000000,"budget_percent":100,"budget_min":0,"body_limit":0},
-		"per_try_timeout":1000000000,"request_timeout":2000000000,"tls":{},"proxy_protocol":"v2","allow_private":true,"close_on_unhealthy":1
+		"per_try_timeout":1000000000,"request_timeout":2000000000,"tls":{"server_name":"web.example"},"proxy_protocol":"v2","allow_private":true,"close_on_unhealthy":1
 	}`)
 	if err != nil {
 		t.Fatal(err)

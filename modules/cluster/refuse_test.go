@@ -92,6 +92,7 @@ func TestRefused(t *testing.T) {
 		{minimal + `,"close_on_unhealthy":-1`, "close_on_unhealthy: -1ns is out of range, 1ns to 1d"},
 		{minimal + `,"proxy_protocol":"relay"`, `proxy_protocol: "relay" is not known; must be one of v1, v2`},
 		{minimal + `,"tls":{"alpn":[""]}`, "tls: "},
+		{`"endpoints":[{"address":"10.0.0.1:80"},{"address":"unix//run/api.sock"}],"tls":{}`, "tls.server_name: is required for endpoints[1], a unix socket"},
 	} {
 		if _, err := provisioned(t, `{`+tc.config+`}`); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got error %v, want one with %q", tc.config, err, tc.want)
@@ -115,6 +116,9 @@ func TestAccepted(t *testing.T) {
 		minimal + `,"retry":{"max":5,"on":[],"methods":["POST"],"backoff_base":1000000,"backoff_cap":1000000,"budget_percent":1,"budget_min":1000,"body_limit":16777216}`,
 		minimal + `,"per_try_timeout":1000000,"request_timeout":1000000,"close_on_unhealthy":86400000000000`,
 		minimal + `,"proxy_protocol":"v1"`,
+		minimal + `,"tls":{}`,
+		`"endpoints":[{"address":"unix//run/api.sock"}],"tls":{"server_name":"api.example"}`,
+		`"endpoints":[{"address":"unix//run/api.sock"}],"tls":{"insecure_skip_verify":true}`,
 	} {
 		if _, err := provisioned(t, `{`+config+`}`); err != nil {
 			t.Errorf("%s: got error %v, want none", config, err)

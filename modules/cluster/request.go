@@ -231,6 +231,29 @@ func (l *Lease) Fail(f Failure) Decision {
 	return d
 }
 
+// Reject is Fail for an answer that is a failure, except that the lease stays open if the failure stands: then it ends with
+// the answer, which is passed on.
+func (l *Lease) Reject(f Failure) Decision {
+	d := l.attempt.Reject(f, l.request.cluster.state.random(), time.Now())
+	if d.Action == health.Again {
+		l.settled(d.Outcome)
+		l.request.exclude(l.endpoint)
+	}
+	return d
+}
+
+// Crowded settles the lease of an attempt that Count has refused a connection because of the endpoint. That says nothing
+// about its health. The request counts it as tried, and nobody picks it until a connection of it or an attempt at it has
+// ended.
+func (l *Lease) Crowded() {
+	e := l.endpoint
+	l.Fail(Failure{Outcome: Outcome{Kind: health.Aborted}})
+	e.live.Bar(balance.Full)
+	if !e.health.Load().Crowded() {
+		e.live.Unbar(balance.Full) // the one that has ended may have done so before
+	}
+}
+
 // settled gives back what the lease holds, and counts its outcome.
 func (l *Lease) settled(o Outcome) {
 	e := l.endpoint
@@ -239,9 +262,7 @@ func (l *Lease) settled(o Outcome) {
 		e.holders.remove(l)
 	}
 	e.live.Release()
-	if e.live.Bars()&balance.Full != 0 {
-		e.live.Unbar(balance.Full)
-	}
+	e.unfill()
 	e.outcomes[o.Kind].Add(1)
 	if o.Kind != health.Success {
 		e.note(o)
