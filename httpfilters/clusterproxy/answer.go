@@ -28,12 +28,11 @@ func (t *try) examine(r *http.Request, res *http.Response, err error) (verdict, 
 		return verdict{}, true
 	}
 	s := t.state
-	if !s.link.retriesStatus(res.StatusCode) || !s.eligible {
+	if !s.link.cluster.RetriesStatus(res.StatusCode) || !s.eligible {
 		return verdict{}, true
 	}
 	v := t.failed(health.Answer, res.StatusCode, errors.New(res.Status))
-	v.decided = true
-	if s.fail(t, v) != health.Again {
+	if v.decided = s.reject(t, v); !v.decided {
 		return verdict{}, true // it stands
 	}
 	_ = res.Body.Close()
@@ -51,7 +50,7 @@ func (s *state) accept(t *try, res *http.Response) *http.Response {
 		s.switchOver(res)
 		return res
 	}
-	if s.open.Load() && s.lease.Trial() && res.StatusCode < http.StatusBadRequest {
+	if s.lease.Trial() && !s.link.cluster.Fails(res.StatusCode) {
 		s.lease.Proven()
 	}
 	res.Body = a
@@ -69,6 +68,7 @@ type answer struct {
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	if err != nil {
+		a.state.current.release()
 		a.state.settle(a.outcome(err))
 	}
 	return n, err
@@ -89,6 +89,7 @@ func (a *answer) outcome(err error) cluster.Outcome {
 func (a *answer) Close() error {
 	err := a.ReadCloser.Close()
 	s := a.state
+	s.current.release()
 	if s.client.Err() != nil || s.expired.Load() {
 		s.settle(cluster.Outcome{Kind: health.Aborted})
 		return err

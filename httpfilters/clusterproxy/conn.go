@@ -2,49 +2,131 @@ package clusterproxy
 
 import (
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
+	"github.com/caddy-sluice/sluice/internal/sockopt"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
-// conn is a connection to an endpoint that the cluster counts. What the pool says of it comes late: it may be in use
-// again before the request that it served before tells that it went into the pool. So uses are numbered.
+// conn is a connection to an endpoint, below TLS, that the cluster counts while it serves requests. It knows what the
+// endpoint can have seen of them.
 type conn struct {
 	net.Conn
 	count cluster.Conn
-	// mu guards uses and idled, and that the count is changed in the order of uses.
-	mu   sync.Mutex
-	uses uint64
-	// idled says that it isn't counted while it is in the pool.
+	// written is how many bytes were sent. It is safe.
+	written atomic.Int64
+
+	// mu guards what follows, and that the count is changed in the order of uses.
+	mu sync.Mutex
+	// users is how many requests the connection serves, idled says that it isn't counted since it is none.
+	users int
 	idled bool
+	// ended says that the endpoint has ended the stream.
+	ended bool
+	// last is what was acknowledged when that was noticed, or else when the connection was closed; noted says that there
+	// is such a thing.
+	last  acked
+	noted bool
 }
 
-// use notes that a request got the connection, and returns the number of the use.
-func (c *conn) use() uint64 {
+// acked is how many bytes the endpoint has acknowledged, if that is known.
+type acked struct {
+	bytes int64
+	known bool
+}
+
+// mark is where a connection stood when a request got it.
+type mark struct {
+	written int64
+	acked   acked
+}
+
+// use notes that a request got the connection.
+func (c *conn) use() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.uses++
+	c.users++
 	if c.idled {
 		c.idled = false
 		c.count.Reused()
 	}
-	return c.uses
 }
 
-// idle notes that the connection went into the pool after a use; the use 0 is none at all: the request for which the
-// connection was made was served by another one.
-func (c *conn) idle(use uint64) {
+// leave notes that so many requests are done with the connection: none, if the one for which it was made is served by
+// another.
+func (c *conn) leave(requests int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.uses == use && !c.idled {
+	c.users -= requests
+	if c.users == 0 && !c.idled {
 		c.idled = true
 		c.count.Idle()
 	}
 }
 
-// Close closes the connection.
+// mark returns where the connection stands. It asks the kernel.
+func (c *conn) mark() mark { return mark{c.written.Load(), c.ask()} }
+
+// ask asks the kernel what the endpoint has acknowledged.
+func (c *conn) ask() (a acked) {
+	a.bytes, a.known = sockopt.Acked(c.Conn)
+	return a
+}
+
+// unseen says whether the endpoint has certainly got nothing of what was sent since a mark; err is what has become of it.
+// That is so if nothing was sent, or if the endpoint has ended the stream, and has acknowledged nothing until then: the end
+// of a stream says what its sender has got. A reset doesn't.
+func (c *conn) unseen(since mark, err error) bool {
+	if c.written.Load() == since.written {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// With TLS the end may come before that of the connection below.
+	if !c.ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	c.note()
+	return since.acked.known && c.last.known && c.last.bytes <= since.acked.bytes
+}
+
+// note notes what the endpoint has acknowledged, for the first time. The caller holds mu.
+func (c *conn) note() {
+	if !c.noted {
+		c.noted, c.last = true, c.ask()
+	}
+}
+
+// Read reads, and looks for the end of the stream.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, io.EOF) {
+		c.mu.Lock()
+		c.ended = true
+		c.note()
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+// Write writes, and counts.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
+}
+
+// Close closes the connection. After it, nobody can be asked.
 func (c *conn) Close() error {
+	c.mu.Lock()
+	if c.users > 0 {
+		c.note()
+	}
+	c.mu.Unlock()
 	c.count.Close()
 	return c.Conn.Close()
 }

@@ -23,6 +23,8 @@ type verdict struct {
 	err    error
 	// decided says that the endpoint has answered with that status, and that it is tried again.
 	decided bool
+	// unseen says that the endpoint has certainly not got the request.
+	unseen bool
 	// elsewhere says that a limit of the endpoint stood in the way, so that another one may do.
 	elsewhere bool
 	// limited says that a limit stood in the way.
@@ -72,7 +74,9 @@ func (t *try) judge(err error) verdict {
 	case t.began() && !isBroken(err):
 		return t.failed(health.Malformed, http.StatusBadGateway, err)
 	}
-	return t.failed(health.Reset, http.StatusBadGateway, err)
+	v := t.failed(health.Reset, http.StatusBadGateway, err)
+	v.unseen = t.unseen(err)
+	return v
 }
 
 // badBody returns what was wrong with the client's body: that is nobody else's failure.
@@ -105,25 +109,52 @@ func (s *state) fail(t *try, v verdict) health.Action {
 	if !s.open.Swap(false) {
 		return health.Stop
 	}
-	f := cluster.Failure{
-		Outcome:    cluster.Outcome{Kind: v.kind},
+	if v.elsewhere {
+		return s.elsewhere(t)
+	}
+	f := s.failureOf(t, v)
+	d := s.lease.Fail(f)
+	s.noteFailure(f.Kind, d)
+	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, v.limited
+	return d.Action
+}
+
+// failureOf returns what is known about a failure.
+func (s *state) failureOf(t *try, v verdict) cluster.Failure {
+	return cluster.Failure{
+		Outcome:    cluster.Outcome{Kind: v.kind, Status: v.status},
 		Repeatable: s.repeatable() && !t.passed.Load(),
 		Eligible:   s.eligible,
+		Safe:       s.safe,
 		Reused:     t.reused,
+		Unseen:     v.unseen,
 		Begun:      t.began(),
 		Passed:     t.passed.Load(),
 	}
-	if v.decided {
-		f.Outcome = health.Answered(v.status)
-	}
-	d := s.lease.Fail(f)
-	s.noteFailure(f.Kind, d)
-	if v.elsewhere && !f.Passed && s.repeatable() {
-		s.again, s.delay, s.limited = true, 0, true
+}
+
+// elsewhere gives up an endpoint that has no room for a connection. Another one may, and nothing was sent yet.
+func (s *state) elsewhere(t *try) health.Action {
+	s.lease.Crowded()
+	s.noteFailure(health.Aborted, cluster.Decision{})
+	s.again, s.delay, s.limited = !t.passed.Load() && s.repeatable(), 0, true
+	if s.again {
 		return health.Again
 	}
-	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, v.limited
-	return d.Action
+	return health.Stop
+}
+
+// reject tells the cluster of an answer that may be tried again, and says whether it is. If it isn't, it stands: it is
+// passed on, and the lease stays open.
+func (s *state) reject(t *try, v verdict) bool {
+	f := s.failureOf(t, v)
+	d := s.lease.Reject(f)
+	s.noteFailure(f.Kind, d)
+	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, false
+	if s.again {
+		s.open.Store(false)
+	}
+	return s.again
 }
 
 // error returns the error for Caddy's handler: one with a status, or that the client has left.

@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-sluice/sluice/internal/guarddial"
-	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
@@ -46,8 +45,6 @@ type link struct {
 	alpn   []string
 	// keyed says that the cluster's balancer chooses by a key, proxied that endpoints get a PROXY header.
 	keyed, proxied bool
-	// statuses are those that the cluster tries again.
-	statuses health.StatusSet
 }
 
 // newLinks reads the settings of the transport.
@@ -89,7 +86,7 @@ func (ls *links) of(c *cluster.Cluster) (*link, error) {
 	}
 	l := &link{
 		cluster: c, dialer: guarddial.Dialer{Mode: c.Guard(), Lookup: ls.names.Lookup}, secure: ls.tls,
-		keyed: c.Key().Source != balancers.NoKey, statuses: ls.retried(c.Name()),
+		keyed: c.Key().Source != balancers.NoKey,
 	}
 	own := ls.base
 	if c.TLS() != nil {
@@ -144,17 +141,6 @@ func (l *link) transport(fresh bool) *http.Transport {
 		return l.fresh
 	}
 	return l.pooled
-}
-
-// retriesStatus says whether answers with a status are tried again.
-func (l *link) retriesStatus(status int) bool { return l.statuses.Has(status) }
-
-// retried returns the statuses that a cluster tries again. It is a config that was checked.
-func (ls *links) retried(name string) (set health.StatusSet) {
-	if config := ls.app.Clusters[name]; config != nil && config.Retry != nil {
-		set, _ = health.ParseStatuses(config.Retry.Status)
-	}
-	return set
 }
 
 // close closes what is idle.

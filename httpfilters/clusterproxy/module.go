@@ -9,6 +9,9 @@ package clusterproxy
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,9 +23,9 @@ import (
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
-// maxRounds is how often Caddy's loop may go round. The cluster decides before that: a request has six attempts at most,
-// and each refusal by a limit of an endpoint leaves one endpoint less to try.
-const maxRounds = 16
+// maxRounds is how often Caddy's loop may go round: the cluster decides. A request has six attempts at most, and each
+// refusal by a limit of an endpoint leaves one endpoint less to try.
+const maxRounds = math.MaxInt32
 
 func init() {
 	caddy.RegisterModule(&Handler{})
@@ -107,7 +110,7 @@ func (h *Handler) provisionCluster() error {
 	}
 	h.Cluster = caddy.NewReplacer().ReplaceKnown(h.Cluster, "")
 	if strings.Contains(h.Cluster, "{") {
-		return nil
+		return h.checkAll()
 	}
 	c, err := h.app.Cluster(h.Cluster)
 	if err != nil {
@@ -118,6 +121,20 @@ func (h *Handler) provisionCluster() error {
 	}
 	h.only, err = h.links.of(c)
 	return err
+}
+
+// checkAll checks that the handler goes with every cluster: each may be named by a request.
+func (h *Handler) checkAll() error {
+	for _, name := range slices.Sorted(maps.Keys(h.app.Clusters)) {
+		c, err := h.app.Cluster(name)
+		if err != nil {
+			return err
+		}
+		if err := h.links.conflict(c); err != nil {
+			return fmt.Errorf("cluster %q, which requests can name: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Cleanup closes what is idle. Upgraded connections end as `stream_close_delay` says. It may follow a Provision that has

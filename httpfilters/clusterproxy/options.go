@@ -109,6 +109,11 @@ func (ls *links) conflict(c *cluster.Cluster) error {
 		return errors.New("transport.tls: " + saysTLS)
 	case ls.base.ProxyProtocol != "" && c.ProxyProtocol() != "":
 		return errors.New("transport.proxy_protocol: " + saysHeader)
+	case ls.tls == nil:
+		return nil
+	}
+	if err := c.CheckTLS(ls.tls); err != nil {
+		return fmt.Errorf("transport.tls.%w of cluster %q", err, c.Name())
 	}
 	return nil
 }

@@ -37,8 +37,9 @@ type state struct {
 
 	// body keeps the request's body; nil without one.
 	body *keeper
-	// eligible says that the cluster tries such requests again, ready that these fields are set.
-	eligible, ready bool
+	// eligible says that the cluster tries such requests again, safe that they change nothing, and ready that these fields
+	// are set.
+	eligible, safe, ready bool
 	// picked says that the lease is for the next attempt, again that there is to be one after delay.
 	picked, again bool
 	delay         time.Duration
@@ -83,10 +84,14 @@ func (s *state) expire() {
 	s.cancel()
 }
 
-// pick leases an endpoint for the next attempt.
+// pick leases an endpoint for the next attempt. After one that had no room for a connection, it is one that wasn't tried.
 func (s *state) pick() error {
 	if err := s.request.Pick(&s.lease, s.key); err != nil {
 		return err
+	}
+	if s.limited && s.request.Tried(s.lease.Endpoint()) {
+		s.lease.Done(cluster.Outcome{Kind: health.Aborted})
+		return errCrowded
 	}
 	s.leased()
 	s.picked = true
@@ -109,6 +114,9 @@ func (s *state) settle(o cluster.Outcome) {
 
 // finish ends the request, whatever became of it.
 func (s *state) finish() {
+	if s.current != nil {
+		s.current.end()
+	}
 	switch {
 	case s.answer.status != 0 && s.client.Err() == nil && !s.expired.Load():
 		s.settle(health.Answered(s.answer.status))
@@ -116,9 +124,6 @@ func (s *state) finish() {
 		s.settle(cluster.Outcome{Kind: health.Aborted})
 	}
 	s.request.Finish()
-	if s.current != nil {
-		s.current.end()
-	}
 	if s.cancel != nil {
 		s.timer.Stop()
 		s.cancel()

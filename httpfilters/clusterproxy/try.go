@@ -40,10 +40,11 @@ type try struct {
 	timer   *time.Timer
 	cancel  context.CancelFunc
 
-	// conn is what the request went over, in its use, and reused says that it came out of a pool.
-	conn   *conn
-	use    uint64
-	reused bool
+	// conn is what the request goes over, until it is done with it. It is safe.
+	conn atomic.Pointer[conn]
+	// sent says that there was one, reused that it came out of a pool, and begin is where it stood, if that matters.
+	sent, reused bool
+	begin        mark
 	// spare is the connection that was made for this request, or noSpare once it has another. It is safe.
 	spare atomic.Pointer[conn]
 
@@ -101,7 +102,6 @@ func (t *try) watch(ctx context.Context) {
 	}
 	t.old = *trace
 	trace.GotConn = t.gotConn
-	trace.PutIdleConn = t.putIdleConn
 	trace.GotFirstResponseByte = t.gotFirstResponseByte
 	trace.Got1xxResponse = t.got1xxResponse
 }
@@ -148,7 +148,7 @@ func (s *state) prepare(r *http.Request) {
 		return
 	}
 	s.ready = true
-	s.eligible = s.link.cluster.Retries(r.Method)
+	s.eligible, s.safe = s.link.cluster.Retries(r.Method), isSafe(r.Method)
 	s.keep(r)
 }
 
@@ -160,15 +160,15 @@ func (s *state) replay(t *try) error {
 	s.leased()
 	s.replayed = true
 	t.phase.Store(waiting)
-	t.reused, t.conn = false, nil
+	t.sent, t.reused = false, false
 	return nil
 }
 
-// arm starts the timer of the attempt, if it has one.
+// arm starts the timer of the attempt, if it has one: there is none for what isn't tried again.
 func (t *try) arm() {
 	t.limited = nil
 	now := time.Now()
-	at, by := t.state.request.Deadline(now, t.state.repeatable())
+	at, by := t.state.request.Deadline(now, t.state.eligible && t.state.repeatable())
 	if by != health.ByTry {
 		return
 	}
@@ -184,6 +184,13 @@ func (t *try) expire(cancel context.CancelFunc) {
 	}
 }
 
+// release gives back the connection, if there is one. It is safe.
+func (t *try) release() {
+	if c := t.conn.Swap(nil); c != nil {
+		c.leave(1)
+	}
+}
+
 // end gives back what the attempt holds. What it waits for is given up.
 func (t *try) end() {
 	if t.timer != nil {
@@ -193,6 +200,7 @@ func (t *try) end() {
 		t.cancel()
 	}
 	t.leaveSpare(nil)
+	t.release()
 }
 
 // request returns what is sent: a copy, so that nothing of an attempt reaches the next.
@@ -230,14 +238,20 @@ func proxiedHost(vars map[string]any, host string) string {
 
 // gotConn notes what the request goes over.
 func (t *try) gotConn(info httptrace.GotConnInfo) {
-	if t.conn != nil {
-		t.state.replayed = true // by the transport, which does it where it knows that nothing was done with the request
+	if t.sent {
+		t.state.replayed = true // by the transport, which does it where the request does no harm, or wasn't sent
 	}
-	t.reused = info.Reused
-	if t.conn = counted(info.Conn); t.conn != nil {
-		t.use = t.conn.use()
+	t.release()
+	t.sent, t.reused = true, info.Reused
+	c := counted(info.Conn)
+	if c != nil {
+		c.use()
+		t.conn.Store(c)
 	}
-	t.leaveSpare(t.conn)
+	if c != nil && t.reused && !t.state.safe && !t.state.eligible {
+		t.begin = c.mark()
+	}
+	t.leaveSpare(c)
 	if t.old.GotConn != nil {
 		t.old.GotConn(info)
 	}
@@ -246,25 +260,21 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 // made takes the connection that was made for the request. If it has another by now, this one is idle.
 func (t *try) made(c *conn) {
 	if !t.spare.CompareAndSwap(nil, c) {
-		c.idle(0)
+		c.leave(0)
 	}
 }
 
 // leaveSpare leaves the connection that was made for the request to others, unless it is taken.
 func (t *try) leaveSpare(taken *conn) {
 	if c := t.spare.Swap(noSpare); c != nil && c != noSpare && c != taken {
-		c.idle(0)
+		c.leave(0)
 	}
 }
 
-// putIdleConn notes that the connection went into the pool.
-func (t *try) putIdleConn(err error) {
-	if err == nil && t.conn != nil {
-		t.conn.idle(t.use)
-	}
-	if t.old.PutIdleConn != nil {
-		t.old.PutIdleConn(err)
-	}
+// unseen says whether the endpoint has certainly got nothing of the request, which has failed with an error.
+func (t *try) unseen(err error) bool {
+	c := t.conn.Load()
+	return c != nil && t.reused && c.unseen(t.begin, err)
 }
 
 // gotFirstResponseByte notes that the answer has begun.
@@ -282,6 +292,15 @@ func (t *try) got1xxResponse(code int, header textproto.MIMEHeader) error {
 		return nil
 	}
 	return t.old.Got1xxResponse(code, header)
+}
+
+// isSafe says whether requests with a method change nothing (RFC 9110 section 9.2.1).
+func isSafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
 }
 
 // isRewritten says whether the path of a request is another one than the client has asked for.

@@ -151,8 +151,9 @@ func TestGRPCElsewhere(t *testing.T) {
 		addr           net.Addr
 		err            string
 	}{
-		{"http1", `{}`, newWeb(t).addr, "http2"},
-		{"garbage", `{}`, serve(t, says(strings.Repeat("garbage", 100))), "http2"},
+		// Whether the answer is seen, or that the connection is gone, depends on who is first.
+		{"http1", `{}`, newWeb(t).addr, ""},
+		{"garbage", `{}`, serve(t, says(strings.Repeat("garbage", 100))), ""},
 		{"closes", `{}`, serve(t, func(net.Conn) {}), ""},
 		{"refused", `{}`, refused(t), "refused"},
 		{"no_http2_behind_TLS", `{"tls":true}`, offering(t, "http/1.1"), "no application protocol"},

@@ -32,7 +32,9 @@ type visitors struct {
 	lines  string
 	until  time.Time
 	going  sync.WaitGroup
-	tokens atomic.Int64
+	// reloads counts the changes of the config. It belongs to the test's goroutine.
+	reloads int64
+	tokens  atomic.Int64
 
 	gets, posts, postsFailed, sockets, socketsCut, lineCount, linesCut atomic.Int64
 }
