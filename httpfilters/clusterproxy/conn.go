@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/caddy-sluice/sluice/internal/sockopt"
 	"github.com/caddy-sluice/sluice/modules/cluster"
@@ -17,18 +18,20 @@ import (
 type conn struct {
 	net.Conn
 	count cluster.Conn
-	// written is how many bytes were sent. It is safe.
+	// written is how many bytes were sent, reading says that somebody waits for some. They are safe.
 	written atomic.Int64
+	reading atomic.Bool
 
 	// mu guards what follows, and that the count is changed in the order of uses.
 	mu sync.Mutex
 	// users is how many requests the connection serves, idled says that it isn't counted since it is none.
 	users int
 	idled bool
-	// ended says that the endpoint has ended the stream.
-	ended bool
-	// last is what was acknowledged when that was noticed, or else when the connection was closed; noted says that there
-	// is such a thing.
+	// ended says that the endpoint has ended the stream, reset that it was reset instead, and broken that it has failed in
+	// another way, maybe because of a reset that a reader is about to be told of: the kernel tells of it once.
+	ended, reset, broken bool
+	// last is what was acknowledged when that was noticed, or else when the connection was closed; noted says that it stays
+	// so.
 	last  acked
 	noted bool
 }
@@ -86,30 +89,45 @@ func (c *conn) unseen(since mark, err error) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// With TLS the end may come before that of the connection below.
-	if !c.ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false
-	}
-	c.note()
-	return since.acked.known && c.last.known && c.last.bytes <= since.acked.bytes
+	c.note(false)
+	// TLS has an end of its own, which comes first.
+	ended := c.ended || errors.Is(err, io.EOF)
+	return ended && !c.reset && since.acked.known && c.last.known && c.last.bytes <= since.acked.bytes
 }
 
-// note notes what the endpoint has acknowledged, for the first time. The caller holds mu.
-func (c *conn) note() {
-	if !c.noted {
-		c.noted, c.last = true, c.ask()
+// note notes whether the stream has ended, and what the endpoint has acknowledged. It stays with that when the stream has
+// ended, or if it can't be asked again. The caller holds mu.
+func (c *conn) note(lastTime bool) {
+	if c.noted {
+		return
 	}
+	c.ended = c.ended || !c.reset && !c.broken && sockopt.Ended(c.Conn)
+	c.last, c.noted = c.ask(), c.ended || lastTime
 }
 
-// Read reads, and looks for the end of the stream.
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if errors.Is(err, io.EOF) {
-		c.mu.Lock()
+// failed notes why a read or a write has failed.
+func (c *conn) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case errors.Is(err, io.EOF):
 		c.ended = true
-		c.note()
-		c.mu.Unlock()
+		c.note(true)
+	case errors.Is(err, syscall.ECONNRESET):
+		c.reset = true
+	case c.reading.Load():
+		c.broken = true
 	}
+}
+
+// Read reads, and looks at how the stream ends.
+func (c *conn) Read(p []byte) (int, error) {
+	c.reading.Store(true)
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.failed(err)
+	}
+	c.reading.Store(false)
 	return n, err
 }
 
@@ -117,6 +135,9 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n))
+	if err != nil {
+		c.failed(err)
+	}
 	return n, err
 }
 
@@ -124,7 +145,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.users > 0 {
-		c.note()
+		c.note(true)
 	}
 	c.mu.Unlock()
 	c.count.Close()

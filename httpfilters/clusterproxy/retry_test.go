@@ -151,68 +151,6 @@ func TestResetBeforeAnswer(t *testing.T) {
 	}
 }
 
-// TestStaleConnection checks that a pooled connection which the endpoint has closed costs nobody a request.
-func TestStaleConnection(t *testing.T) {
-	for _, tc := range []struct{ name, method, body string }{
-		{"Z81_get", "GET", ""},
-		{"Z81_D102_post_with_a_kept_body", "POST", "hello"},
-		{"Z81_post_without_a_body", "POST", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			stale := resetAfter(t, 2)
-			s := newSite(t, web([]string{stale.address}, object{"passive": object{"fall": 5}}), nil)
-			for range 4 {
-				s.do(t, tc.method, tc.body).want(t, http.StatusOK)
-			}
-			if got := failuresOf(t, stale.address); got != 0 {
-				t.Errorf("got a streak of %d failures, want 0", got)
-			}
-			if got := s.placeholder("retries"); got != "0" {
-				t.Errorf("got %s retries, want 0", got)
-			}
-			s.idle(t)
-		})
-	}
-}
-
-// TestStaleReplay checks what is known about a replay, and that it goes over a new connection.
-func TestStaleReplay(t *testing.T) {
-	t.Run("Z83_new_connection", func(t *testing.T) {
-		stale := resetAfter(t, 2)
-		s := newSite(t, web([]string{stale.address}, nil), nil)
-		s.do(t, "POST", "1").want(t, http.StatusOK)
-		s.do(t, "POST", "2").want(t, http.StatusOK)
-		if got := stale.accepted.Load(); got != 2 {
-			t.Errorf("got %d connections, want 2", got)
-		}
-		if got := s.placeholder("replayed"); got != "true" {
-			t.Errorf("got replayed %s, want true", got)
-		}
-		if got := s.placeholder("attempts"); got != "2" {
-			t.Errorf("got %s attempts, want 2", got)
-		}
-	})
-	t.Run("Z82_replay_fails_too", func(t *testing.T) {
-		stale := newRaw(t, func(nth int, c net.Conn) {
-			if _, _, err := readRequest(c); err != nil || nth > 1 {
-				return
-			}
-			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-			_, _, _ = readRequest(c)
-		})
-		live := newBackend(t, echo)
-		s := newSite(t, web([]string{stale.address, live.address}, retryAll(nil)), nil)
-		s.do(t, "POST", "1").want(t, http.StatusOK)
-		s.do(t, "POST", "2").want(t, http.StatusOK)
-		if got, want := s.placeholder("attempts")+s.placeholder("retries"), "31"; got != want {
-			t.Errorf("got attempts and retries %s, want %s", got, want)
-		}
-		if got := stale.accepted.Load(); got != 2 {
-			t.Errorf("got %d connections, want 2: one replay", got)
-		}
-	})
-}
-
 // TestStatusRetry checks that answers with certain statuses are tried again before any of them is passed on.
 func TestStatusRetry(t *testing.T) {
 	busy := newBackend(t, func(w http.ResponseWriter, r *http.Request) {

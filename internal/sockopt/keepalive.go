@@ -1,5 +1,5 @@
 // Package sockopt sets and reads what the kernel knows about a TCP connection: keepalive, the user timeout, when
-// the last byte arrived, and how many were acknowledged. It finds the socket below wrappers that show what they wrap (NetConn).
+// the last byte arrived, how many were acknowledged, and whether there will be more. It finds the socket below wrappers that show what they wrap (NetConn).
 package sockopt
 
 import (

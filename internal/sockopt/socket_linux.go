@@ -52,6 +52,17 @@ func Acked(conn net.Conn) (int64, bool) {
 	return int64(info.Bytes_acked), true
 }
 
+// Ended reports whether the other end has ended the stream on the socket at the bottom of conn, and everything before that
+// was read. It is true as well after a reset that a read or a write has failed with. It reports false where nothing is
+// known: outside of Linux, and for a closed connection.
+func Ended(conn net.Conn) (ended bool) {
+	_ = control(conn, func(fd int) {
+		n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		ended = n == 0 && err == nil
+	})
+	return ended
+}
+
 // tcpInfo asks the kernel about the TCP socket at the bottom of conn.
 func tcpInfo(conn net.Conn) (info *unix.TCPInfo, err error) {
 	var failed error

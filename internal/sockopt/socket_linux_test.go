@@ -178,6 +178,44 @@ func TestAcked(t *testing.T) {
 	})
 }
 
+// TestEnded looks at a connection before and after the other end closes it, with something to read and without, also when
+// what was sent after that was answered by a reset. A reset alone is no end.
+func TestEnded(t *testing.T) {
+	client, server := tcpPair(t)
+	exchange(t, client, server)
+	if Ended(client) {
+		t.Error("got an end of an open connection")
+	}
+	if _, err := server.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if Ended(client) {
+		t.Error("got an end before the last byte")
+	}
+	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if !Ended(shown{client}) {
+			t.Error("got no end")
+		}
+		_, _ = client.Write([]byte("too late"))
+	}
+	client.Close()
+	if Ended(client) {
+		t.Error("got an end of a connection that is closed here")
+	}
+
+	client, server = tcpPair(t)
+	exchange(t, client, server)
+	_ = server.(*net.TCPConn).SetLinger(0)
+	server.Close()
+	if Ended(client) {
+		t.Error("got an end of a connection that was reset")
+	}
+}
+
 // exchange sends four bytes and gets an answer.
 func exchange(t *testing.T, client, server net.Conn) {
 	t.Helper()
