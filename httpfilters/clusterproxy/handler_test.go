@@ -230,9 +230,10 @@ func TestKeys(t *testing.T) {
 // TestRefusedOptions checks what is refused at load, and that a handler which was refused can be cleaned up.
 func TestRefusedOptions(t *testing.T) {
 	config := object{
-		"web": web([]string{"192.0.2.1:80"}, nil),
-		"tls": web([]string{"192.0.2.1:443"}, object{"tls": object{}, "proxy_protocol": "v1"}),
-		"l4":  web([]string{"192.0.2.1:80"}, object{"balance": object{"policy": "maglev", "key": "{l4.conn.remote_addr}"}}),
+		"web":  web([]string{"192.0.2.1:80"}, nil),
+		"tls":  web([]string{"192.0.2.1:443"}, object{"tls": object{}, "proxy_protocol": "v1"}),
+		"unix": web([]string{"192.0.2.1:80", "unix//run/api.sock"}, nil),
+		"l4":   web([]string{"192.0.2.1:80"}, object{"balance": object{"policy": "maglev", "key": "{l4.conn.remote_addr}"}}),
 	}
 	http1 := func(more object) object {
 		return object{"cluster": "web", "transport": with(object{"protocol": "http"}, more)}
@@ -260,6 +261,9 @@ func TestRefusedOptions(t *testing.T) {
 		{"max_conns", http1(object{"max_conns_per_host": 1}), "transport: max_conns_per_host: "},
 		{"unknown_field", http1(object{"nope": 1}), "nope"},
 		{"two_TLS", with(http1(object{"tls": object{}}), object{"cluster": "tls"}), "transport.tls: "},
+		{"two_TLS_by_placeholder", with(http1(object{"tls": object{}}), object{"cluster": "{host}"}), `cluster "tls", which requests can name: transport.tls: `},
+		{"two_PROXY_by_placeholder", with(http1(object{"proxy_protocol": "v2"}), object{"cluster": "{host}"}), `cluster "tls", which requests can name: transport.proxy_protocol: `},
+		{"unix_socket_without_a_name", with(http1(object{"tls": object{}}), object{"cluster": "unix"}), `transport.tls.server_name: is required for endpoints[1], a unix socket of cluster "unix"`},
 		{"two_PROXY", with(http1(object{"proxy_protocol": "v2"}), object{"cluster": "tls"}), "transport.proxy_protocol: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

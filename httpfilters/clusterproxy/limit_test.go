@@ -165,6 +165,82 @@ func TestConnectionLimit(t *testing.T) {
 	})
 }
 
+// TestManyFullEndpoints checks that the one endpoint with room is found among many without.
+func TestManyFullEndpoints(t *testing.T) {
+	var gates []*gate
+	var endpoints []object
+	for range 40 {
+		g := newGate(t)
+		gates = append(gates, g)
+		endpoints = append(endpoints, object{"address": g.address, "limits": object{"max_connections": 1}})
+	}
+	s := newSite(t, with(web(nil, nil), object{"endpoints": endpoints, "balance": object{"policy": "random"}}), nil)
+	inside := func() (n int) {
+		for _, g := range gates {
+			n += int(g.inside.Load())
+		}
+		return n
+	}
+	var all sync.WaitGroup
+	for i := range gates {
+		all.Go(func() { s.get(t).want(t, http.StatusOK) })
+		eventually(t, "request at another endpoint", func() bool { return inside() == i+1 })
+	}
+	if r := s.get(t); r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" {
+		t.Errorf("got %d with %v, want 503 with Retry-After", r.status, r.header)
+	}
+	// The first that has room again is found, with its idle connection.
+	close(gates[7].open)
+	eventually(t, "room", func() bool { return inside() == len(gates)-1 })
+	eventually(t, "answer", func() bool { return s.get(t).status == http.StatusOK })
+	for i, g := range gates {
+		if i != 7 {
+			close(g.open)
+		}
+	}
+	all.Wait()
+	s.idle(t)
+}
+
+// TestIdleHTTP2 checks that a connection of HTTP/2 counts while it serves requests, however many, and not otherwise.
+func TestIdleHTTP2(t *testing.T) {
+	release := make(chan struct{})
+	wait := func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/wait" {
+			<-release
+		}
+	}
+	one, two := secure(t, true, wait), secure(t, true, wait)
+	settings := object{
+		"tls": object{"insecure_skip_verify": true}, "limits": object{"max_connections": 1}, "balance": object{"policy": "round_robin"},
+	}
+	s := newSite(t, web([]string{one.address, two.address}, settings), nil)
+	for range 4 {
+		s.get(t).want(t, http.StatusOK)
+		s.unused(t)
+	}
+	if got := one.requests.Load() + 10*two.requests.Load(); got != 22 {
+		t.Errorf("got %d requests, want two at each", got)
+	}
+	order(t, two.address, "drain")
+	var waiting sync.WaitGroup
+	for range 2 {
+		waiting.Go(func() { s.send(t, s.request(t, "GET", "/wait", "")).want(t, http.StatusOK) })
+	}
+	eventually(t, "two requests", func() bool { return one.requests.Load() == 4 })
+	s.get(t).want(t, http.StatusOK)
+	if serving, _ := connections(); serving != 1 {
+		t.Errorf("got %d connections while two requests share one, want 1", serving)
+	}
+	close(release)
+	waiting.Wait()
+	s.unused(t)
+	if got := one.accepted.Load(); got != 1 {
+		t.Errorf("got %d connections, want 1", got)
+	}
+}
+
 // order orders a state for an endpoint by hand.
 func order(t testing.TB, address, state string) {
 	t.Helper()

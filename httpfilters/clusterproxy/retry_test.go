@@ -151,42 +151,6 @@ func TestResetBeforeAnswer(t *testing.T) {
 	}
 }
 
-// TestStatusRetry checks that answers with certain statuses are tried again before any of them is passed on.
-func TestStatusRetry(t *testing.T) {
-	busy := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Busy", "yes")
-		http.Error(w, "busy", http.StatusServiceUnavailable)
-	})
-	live := newBackend(t, echo)
-	retry := retryAll(object{"status": []string{"503"}})
-	t.Run("H116_D82_other_endpoint", func(t *testing.T) {
-		s := newSite(t, web([]string{busy.address, live.address}, retry), nil)
-		r := s.do(t, "POST", "hello")
-		r.want(t, http.StatusOK)
-		if r.body != "POST hello" || r.header.Get("X-Busy") != "" {
-			t.Errorf("got %q with %v", r.body, r.header)
-		}
-		s.idle(t)
-	})
-	t.Run("last_answer_stands", func(t *testing.T) {
-		before := busy.requests.Load()
-		s := newSite(t, web([]string{busy.address}, retryAll(object{"status": []string{"503"}, "max": 1})), nil)
-		r := s.get(t)
-		r.want(t, http.StatusServiceUnavailable)
-		if r.body != "busy\n" {
-			t.Errorf("got %q, want the answer of the endpoint", r.body)
-		}
-		if got := busy.requests.Load() - before; got != 2 {
-			t.Errorf("got %d requests, want 2", got)
-		}
-		s.idle(t)
-	})
-	t.Run("other_status", func(t *testing.T) {
-		s := newSite(t, web([]string{busy.address, live.address}, retryAll(object{"status": []string{"502"}})), nil)
-		s.get(t).want(t, http.StatusServiceUnavailable)
-	})
-}
-
 // TestInformational checks that nothing is tried again once the client has got some of an answer.
 func TestInformational(t *testing.T) {
 	for _, tc := range []struct{ name, line string }{

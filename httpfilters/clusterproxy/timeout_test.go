@@ -103,6 +103,17 @@ func TestPerTryTimeout(t *testing.T) {
 	})
 }
 
+// TestOnlyRetriesAreTimed checks that a request whose method isn't tried again isn't given up either.
+func TestOnlyRetriesAreTimed(t *testing.T) {
+	slow := newBackend(t, func(http.ResponseWriter, *http.Request) {
+		time.Sleep(3 * tick) // the endpoint takes longer than one try may
+	})
+	s := newSite(t, web([]string{slow.address}, object{"per_try_timeout": int64(tick)}), nil)
+	s.do(t, "POST", "hello").want(t, http.StatusOK)
+	s.get(t).want(t, http.StatusGatewayTimeout)
+	s.idle(t)
+}
+
 // TestStreamingIsNotTimed checks that an attempt which can't be repeated isn't given up: it would help nobody.
 func TestStreamingIsNotTimed(t *testing.T) {
 	settings := object{"per_try_timeout": int64(tick), "retry": object{"max": 1, "body_limit": 4}}
