@@ -1,6 +1,7 @@
 package clusterproxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
@@ -200,6 +202,27 @@ func TestManyFullEndpoints(t *testing.T) {
 	}
 	all.Wait()
 	s.idle(t)
+}
+
+// TestNoRoomTwice checks that a request doesn't come back to an endpoint that had no room for it, though there is some by now:
+// it would go round for as long as others take that.
+func TestNoRoomTwice(t *testing.T) {
+	site := newSite(t, web([]string{"192.0.2.1:80"}, nil), nil)
+	s := &state{ctx: t.Context(), client: t.Context(), link: site.handler.(*Handler).only}
+	defer s.finish()
+	if err := s.begin(site.request(t, "GET", "/", "")); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.elsewhere(new(try)); got != health.Again {
+		t.Fatalf("got %v, want %v", got, health.Again)
+	}
+	s.open.Store(false) // as the lease is settled
+	if err := s.pick(); !errors.Is(err, errCrowded) {
+		t.Errorf("got %v, want %v", err, errCrowded)
+	}
+	if st := statusOf(t, "web"); st.Endpoints[0].Active != 0 {
+		t.Errorf("got %d attempts under way, want 0", st.Endpoints[0].Active)
+	}
 }
 
 // TestIdleHTTP2 checks that a connection of HTTP/2 counts while it serves requests, however many, and not otherwise.

@@ -124,4 +124,5 @@ func doneOnce(t *testing.T, s *site, address, body string, done func() int32) {
 		t.Errorf("got replayed and attempts %s, want false1", got)
 	}
 	s.idle(t)
+	s.unused(t)
 }

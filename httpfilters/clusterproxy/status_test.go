@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -77,6 +78,8 @@ func TestStandingAnswer(t *testing.T) {
 // TestTrialByStatus checks that a trial is over with the head of an answer that isn't a failure, whatever its status.
 func TestTrialByStatus(t *testing.T) {
 	release := make(chan struct{})
+	end := sync.OnceFunc(func() { close(release) })
+	defer end()
 	var works atomic.Bool
 	b := newBackend(t, func(w http.ResponseWriter, _ *http.Request) {
 		if !works.Load() {
@@ -105,7 +108,7 @@ func TestTrialByStatus(t *testing.T) {
 		}
 	}()
 	eventually(t, "healthy endpoint while it answers", func() bool { return state() == "healthy" })
-	close(release)
+	end()
 	(<-done).want(t, http.StatusNotFound)
 	s.idle(t)
 }
