@@ -14,6 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // upstreamsNamespace is that of the modules which find upstreams for Caddy's reverse proxy.
@@ -119,25 +121,25 @@ func (f *upstreamsFinder) call(ctx context.Context) (found []Endpoint, err error
 	return found, nil
 }
 
-// endpointOf returns the endpoint that an upstream is.
+// endpointOf returns the endpoint that an upstream is, in the form in which the same address is always the same.
 func endpointOf(upstream *reverseproxy.Upstream, replacer *caddy.Replacer) (Endpoint, error) {
-	if upstream == nil {
+	if upstream == nil || upstream.Dial == "" {
 		return Endpoint{}, errors.New("the module gave an upstream without an address")
 	}
 	dial, err := replacer.ReplaceOrErr(upstream.Dial, true, true)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("upstream %q: %w", upstream.Dial, err)
 	}
-	address, err := caddy.ParseNetworkAddress(dial)
+	address, err := hostport.Parse(dial)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("upstream %q: %w", upstream.Dial, err)
+		return Endpoint{}, fmt.Errorf("upstream %w", err)
 	}
-	if address.Network != "tcp" {
-		return Endpoint{}, fmt.Errorf("upstream %q: the network %q is not tcp", upstream.Dial, address.Network)
+	if address.Path != "" {
+		return Endpoint{}, fmt.Errorf("upstream %q: must be host:port, not a unix socket", dial)
 	}
-	if address.Host == "" || address.StartPort == 0 || address.PortRangeSize() != 1 {
-		return Endpoint{}, fmt.Errorf("upstream %q is not one host and one port", upstream.Dial)
+	if _, zone, zoned := strings.Cut(address.Host, "%"); zoned && !isName(zone) {
+		return Endpoint{}, fmt.Errorf("upstream %q: the zone %q names no interface", dial, zone)
 	}
-	host := strings.ToLower(strings.TrimSuffix(address.Host, "."))
-	return Endpoint{Host: host, Port: uint16(address.StartPort), Weight: 1}, nil
+	address = address.Normal()
+	return Endpoint{Host: strings.TrimSuffix(address.Host, "."), Port: address.Port, Weight: 1}, nil
 }

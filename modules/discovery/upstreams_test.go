@@ -16,6 +16,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 func init() {
@@ -89,22 +91,57 @@ func TestUpstreams(t *testing.T) {
 	wantFound(t, upstreams(t, `{"source":"discovery_listed"}`))
 }
 
+// TestUpstreamsAreNormal checks that an address is one endpoint in all the ways in which it can be written, that which
+// the same address has when it is written down in a cluster.
+func TestUpstreamsAreNormal(t *testing.T) {
+	for want, ways := range map[string][]string{
+		"[::1]:80":                 {"[::1]:80", "[0:0:0:0:0:0:0:1]:80", "[::0001]:80"},
+		"10.0.0.1:80":              {"10.0.0.1:80", "[::ffff:10.0.0.1]:80", "[::ffff:a00:1]:80"},
+		"[2001:db8::a]:80":         {"[2001:DB8::A]:80", "[2001:db8:0:0::a]:80"},
+		"[fe80::1%eth0.1]:80":      {"[fe80::1%eth0.1]:80", "[FE80:0::1%eth0.1]:80"},
+		"xn--bcher-kva.example:80": {"bücher.example:80", "BÜCHER.example.:80", "xn--bcher-kva.example:80"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			wantFound(t, upstreams(t, listing(t, ways...)), want+"/0/1")
+			written, err := hostport.Parse(ways[0])
+			if err != nil || written.Normal().String() != want {
+				t.Errorf("got %v, %v as what is written down, want %s", written.Normal(), err, want)
+			}
+		})
+	}
+}
+
+// listing returns the settings of a module that gives these addresses.
+func listing(t *testing.T, dial ...string) string {
+	t.Helper()
+	settings, err := json.Marshal(map[string]any{"source": "discovery_listed", "dial": dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(settings)
+}
+
 func TestUpstreamsThatAreNone(t *testing.T) {
 	for dial, want := range map[string]string{
-		"unix//run/app.sock": `"unix//run/app.sock": the network "unix" is not tcp`,
-		"udp/10.0.0.1:80":    `the network "udp" is not tcp`,
-		"10.0.0.1:80-81":     `"10.0.0.1:80-81" is not one host and one port`,
-		"10.0.0.1":           "not one host and one port",
-		":80":                "not one host and one port",
-		"10.0.0.1:http":      `"10.0.0.1:http"`,
-		"{unknown}:80":       `"{unknown}:80"`,
+		"unix//run/app.sock":    `"unix//run/app.sock": must be host:port, not a unix socket`,
+		"udp/10.0.0.1:80":       `"udp/10.0.0.1:80": must be host:port or unix/path, not udp`,
+		"10.0.0.1:80-81":        `"10.0.0.1:80-81": must have one port, not a range`,
+		"10.0.0.1":              `"10.0.0.1": must be an address, host:port`,
+		":80":                   `":80": must be an address, host:port`,
+		"10.0.0.1:0":            `"10.0.0.1:0": must be an address, host:port`,
+		"10.0.0.1:http":         `"10.0.0.1:http": port "http"`,
+		"10.0.0.1:65536":        `"10.0.0.1:65536": port "65536"`,
+		"{unknown}:80":          `"{unknown}:80"`,
+		"":                      "without an address",
+		"a b.test:80":           `upstream "a b.test:80": `,
+		"a.test\n:80":           `upstream "a.test\n:80": `,
+		"*.a.test:80":           `upstream "*.a.test:80": not a host name`,
+		"[fe80::1%eth 0\n]:80":  `upstream "[fe80::1%eth 0\n]:80": the zone "eth 0\n" names no interface`,
+		"http://10.0.0.1:80":    `upstream "http://10.0.0.1:80": `,
+		"[::ffff:10.0.0.256]:8": `upstream "[::ffff:10.0.0.256]:8": `,
 	} {
 		t.Run(dial, func(t *testing.T) {
-			settings, err := json.Marshal(map[string]any{"source": "discovery_listed", "dial": []string{"10.0.0.2:80", dial}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantFailure(t, upstreams(t, string(settings)), want)
+			wantFailure(t, upstreams(t, listing(t, "10.0.0.2:80", dial)), want)
 		})
 	}
 }
