@@ -90,7 +90,7 @@ func (k *checks) ask(ctx context.Context, e *Endpoint) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.set.timeout)
 	defer cancel()
 	return k.set.checker.Check(ctx, &healthchecks.Target{
-		Host: e.host, Port: e.port, Path: e.path, TLS: k.set.tls, ProxyProtocol: k.set.proxyProtocol,
+		Host: e.at.Host, Port: e.at.Port, Path: e.at.Path, TLS: k.set.tls, ProxyProtocol: k.set.proxyProtocol,
 		Dial: func(ctx context.Context, host string, port uint16) (net.Conn, error) {
 			return k.dial(ctx, e, host, port)
 		},

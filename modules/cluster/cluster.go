@@ -46,9 +46,8 @@ type Cluster struct {
 	events emitter
 	logger *zap.Logger
 	dialer guarddial.Dialer
-	// key is what the balancer chooses by, keyed says that there is such a thing.
-	key   balancers.Key
-	keyed bool
+	// key is what the balancer chooses by.
+	key balancers.Key
 
 	// cancel ends the goroutines, which are counted by running. The state's mu guards it; nil means that there are none.
 	cancel  context.CancelFunc
@@ -70,9 +69,8 @@ func New(ctx caddy.Context, name string, cfg *Config, guard netguard.Mode, logge
 	c := &Cluster{
 		name: name, set: set, ctx: ctx, events: events.(emitter), logger: logger.With(zap.String("cluster", name)),
 		dialer: guarddial.Dialer{Mode: set.guard}, reseated: make(chan struct{}, 1),
+		key: set.balancer.Traits().Key,
 	}
-	c.key = set.balancer.Traits().Key
-	c.keyed = c.key.Source != balancers.NoKey
 	if err := register(ctx); err != nil {
 		return nil, err
 	}
@@ -167,14 +165,14 @@ func (c *Cluster) Count(k *Conn, e *Endpoint) error {
 
 // Dial connects to an endpoint, through the guard.
 func (c *Cluster) Dial(ctx context.Context, e *Endpoint) (net.Conn, error) {
-	return c.dial(ctx, e, e.host, e.port)
+	return c.dial(ctx, e, e.at.Host, e.at.Port)
 }
 
 // dial connects to a port of a host that belongs to an endpoint, or to its unix socket.
 func (c *Cluster) dial(ctx context.Context, e *Endpoint, host string, port uint16) (net.Conn, error) {
-	if e.path != "" && host == e.host && port == e.port {
+	if e.at.Path != "" && host == e.at.Host && port == e.at.Port {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", e.path)
+		return d.DialContext(ctx, "unix", e.at.Path)
 	}
-	return c.dialer.Dial(ctx, host, port, e.Trusted() && host == e.host)
+	return c.dialer.Dial(ctx, host, port, e.Trusted() && host == e.at.Host)
 }

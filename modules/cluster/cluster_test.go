@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/balancers"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // policy is a balancer without a config around it.
@@ -37,7 +38,7 @@ func by(p balance.Policy) policy { return policy{Config: balance.Config{Policy: 
 func static(weights ...uint32) []member {
 	var list []member
 	for i, w := range weights {
-		list = append(list, member{address: address{host: fmt.Sprintf("192.0.2.%d", i/250+1), port: uint16(i%250 + 1000)}, weight: w, trusted: true})
+		list = append(list, member{Address: hostport.Address{Host: fmt.Sprintf("192.0.2.%d", i/250+1), Port: uint16(i%250 + 1000)}, weight: w, trusted: true})
 	}
 	return list
 }
@@ -78,7 +79,6 @@ func handle(tb testing.TB, set settings) *Cluster {
 		name: tb.Name(), set: &set, ctx: ctx, events: new(emitted), logger: zap.NewNop(), reseated: make(chan struct{}, 1),
 	}
 	c.key = set.balancer.Traits().Key
-	c.keyed = c.key.Source != balancers.NoKey
 	var err error
 	if c.state, err = takeState(c.name); err != nil {
 		tb.Fatal(err)

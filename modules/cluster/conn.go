@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"github.com/caddy-sluice/sluice/internal/balance"
-	"github.com/caddy-sluice/sluice/internal/health"
-)
+import "github.com/caddy-sluice/sluice/internal/health"
 
 // Conn counts one connection to an endpoint, from Cluster.Count until it is closed. The caller provides the memory, which
 // must not be copied. Its methods are safe for concurrent use; a call that doesn't fit what it is does nothing.
@@ -16,13 +13,13 @@ type Conn struct {
 // Connected says that the connection was made.
 func (k *Conn) Connected() {
 	k.counted.Connected()
-	k.roomier()
+	k.unbar()
 }
 
 // Idle says that the connection serves nobody, so that it isn't counted.
 func (k *Conn) Idle() {
 	k.counted.Idle()
-	k.roomier()
+	k.unbar()
 }
 
 // Reused says that it serves somebody again. No limit stands in its way.
@@ -31,19 +28,12 @@ func (k *Conn) Reused() { k.counted.Reused() }
 // Close says that the connection was closed, or couldn't be made.
 func (k *Conn) Close() {
 	k.counted.Close()
-	k.roomier()
+	k.unbar()
 }
 
-// roomier lets picks in again.
-func (k *Conn) roomier() {
+// unbar lets picks in again.
+func (k *Conn) unbar() {
 	if k.endpoint != nil {
-		k.endpoint.unfill()
-	}
-}
-
-// unfill lets picks in again: something has ended. If the endpoint is full all the same, the next pick finds out.
-func (e *Endpoint) unfill() {
-	if e.live.Bars()&balance.Full != 0 {
-		e.live.Unbar(balance.Full)
+		k.endpoint.unbar()
 	}
 }

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/balancers"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // kinds is how many kinds of outcomes there are.
@@ -18,7 +17,7 @@ const kinds = int(health.Aborted) + 1
 
 // Endpoint is an endpoint of a cluster. It is the same for all configs that have the cluster.
 type Endpoint struct {
-	address
+	at   hostport.Address
 	text string
 	live balancers.Live
 	// health is set before the endpoint is on a roster.
@@ -33,7 +32,7 @@ type Endpoint struct {
 	passed, failed atomic.Uint64
 	// lastCheck is the last check that was made, lastFailure the last failure of an attempt.
 	lastCheck   atomic.Pointer[checkResult]
-	lastFailure atomic.Pointer[failureNote]
+	lastFailure atomic.Pointer[Outcome]
 	holders     holders
 }
 
@@ -44,14 +43,8 @@ type checkResult struct {
 	err  error
 }
 
-// failureNote is what became of an attempt that has failed.
-type failureNote struct {
-	at      time.Time
-	outcome Outcome
-}
-
-func newEndpoint(a address) *Endpoint {
-	e := &Endpoint{address: a, text: a.String()}
+func newEndpoint(at hostport.Address) *Endpoint {
+	e := &Endpoint{at: at, text: at.String()}
 	e.upstream = reverseproxy.Upstream{Dial: e.text, Host: new(reverseproxy.Host)}
 	return e
 }
@@ -60,27 +53,19 @@ func newEndpoint(a address) *Endpoint {
 func (e *Endpoint) Address() string { return e.text }
 
 // Host returns the name or the IP address, without brackets; empty for a unix socket.
-func (e *Endpoint) Host() string { return e.host }
+func (e *Endpoint) Host() string { return e.at.Host }
 
 // Port returns the port; 0 for a unix socket.
-func (e *Endpoint) Port() uint16 { return e.port }
+func (e *Endpoint) Port() uint16 { return e.at.Port }
 
 // Path returns the path of the unix socket; empty for TCP.
-func (e *Endpoint) Path() string { return e.path }
+func (e *Endpoint) Path() string { return e.at.Path }
 
 // Trusted says that the operator wrote the address.
 func (e *Endpoint) Trusted() bool { return e.trusted.Load() }
 
 // Upstream returns the endpoint as Caddy's reverse proxy knows it. It is always the same one, and isn't changed.
 func (e *Endpoint) Upstream() *reverseproxy.Upstream { return &e.upstream }
-
-// String returns the address as it is shown.
-func (a address) String() string {
-	if a.path != "" {
-		return "unix/" + a.path
-	}
-	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
-}
 
 // Cause says why what goes on at an endpoint is to end.
 type Cause uint8

@@ -109,18 +109,18 @@ func (e *Endpoint) cause(reason health.Reason) string {
 		}
 	case health.UnhealthyPassive, health.Ejected:
 		if last := e.lastFailure.Load(); last != nil {
-			return last.String()
+			return describe(last)
 		}
 	}
 	return ""
 }
 
-// String says what the failure was.
-func (f *failureNote) String() string {
-	if f.outcome.Kind == health.Answer {
-		return fmt.Sprintf("answered with status %d", f.outcome.Status)
+// describe says what a failure was.
+func describe(o *Outcome) string {
+	if o.Kind == health.Answer {
+		return fmt.Sprintf("answered with status %d", o.Status)
 	}
-	return f.outcome.Kind.String()
+	return o.Kind.String()
 }
 
 // tellStance tells how the cluster takes the number of endpoints by now.
@@ -136,57 +136,5 @@ func (c *Cluster) tellStance(before, after health.Stance) {
 	}
 	if after != health.Normal {
 		c.events.Emit(c.ctx, eventPanic, map[string]any{"cluster": c.name, "stance": after.String(), "before": before.String()})
-	}
-}
-
-// closing is the plan to end what goes on at an endpoint.
-type closing struct{ timer *time.Timer }
-
-// watch plans the end of what goes on at an endpoint that isn't healthy, or takes the plan back.
-func (s *state) watch(c *Cluster, e *Endpoint, reason health.Reason) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !reason.Unhealthy() || c.set.closeAfter <= 0 {
-		s.spare(e)
-		return
-	}
-	if s.closing[e] == nil {
-		p := new(closing)
-		s.closing[e] = p
-		p.timer = time.AfterFunc(c.set.closeAfter, func() { s.closeAt(e, p) })
-	}
-}
-
-// watchAll does the same for all endpoints: the config before may have had other plans, or none.
-func (c *Cluster) watchAll(now time.Time) {
-	for _, known := range c.state.health.Statuses(now) {
-		if e := c.state.known(known.Key); e != nil {
-			c.state.watch(c, e, known.Reason)
-		}
-	}
-}
-
-// spare takes the plan back to end what goes on at an endpoint, if there is one. The caller holds mu.
-func (s *state) spare(e *Endpoint) {
-	if p := s.closing[e]; p != nil {
-		p.timer.Stop()
-		delete(s.closing, e)
-	}
-}
-
-// closeAt ends what goes on at an endpoint that has been unhealthy for long enough, if that is still the plan.
-func (s *state) closeAt(e *Endpoint, p *closing) {
-	s.mu.Lock()
-	var told []func(Cause)
-	if s.closing[e] == p {
-		told = e.holders.stop(Unhealthy)
-	}
-	ruler := s.ruler()
-	s.mu.Unlock()
-	if len(told) > 0 && ruler != nil {
-		ruler.logger.Warn("ending connections to an unhealthy endpoint", zap.String("endpoint", e.text), zap.Int("connections", len(told)))
-	}
-	for _, f := range told {
-		f(Unhealthy)
 	}
 }

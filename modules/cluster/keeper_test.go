@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // watched starts a cluster of two endpoints whose keeper is at work. Its logger notes all from Info on.
@@ -175,7 +176,7 @@ func TestDestructStopsTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState("gone")
 		c := &Cluster{name: "gone", set: &settings{closeAfter: time.Second}, state: s, logger: zap.NewNop()}
-		e := newEndpoint(address{host: "192.0.2.1", port: 80})
+		e := newEndpoint(hostport.Address{Host: "192.0.2.1", Port: 80})
 		s.watch(c, e, health.Ejected)
 		o := new(override)
 		s.overrides[e.text] = o

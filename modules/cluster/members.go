@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 const (
@@ -24,11 +25,11 @@ type seatedMember struct {
 // members returns the endpoints that are configured and those that were found. An address that is both is what is
 // configured. The caller holds the state's mu.
 func (s *state) members(c *Cluster) []seatedMember {
-	known := make(map[address]bool)
+	known := make(map[hostport.Address]bool)
 	var list []seatedMember
 	add := func(m member) {
-		if !known[m.address] && len(list) < maxMembers {
-			known[m.address] = true
+		if !known[m.Address] && len(list) < maxMembers {
+			known[m.Address] = true
 			list = append(list, seatedMember{member: m})
 		}
 	}
@@ -37,7 +38,7 @@ func (s *state) members(c *Cluster) []seatedMember {
 	}
 	for _, source := range c.set.sources {
 		for _, f := range s.found[source.Identity()] {
-			add(member{address: address{host: f.Host, port: f.Port}, weight: f.Weight, priority: f.Priority})
+			add(member{Address: hostport.Address{Host: f.Host, Port: f.Port}, weight: f.Weight, priority: f.Priority})
 		}
 	}
 	rank(list)
@@ -71,7 +72,7 @@ func healthMembers(list []seatedMember) []health.Member {
 	members := make([]health.Member, 0, len(list))
 	for i := range list {
 		m := &list[i]
-		members = append(members, health.Member{Key: m.address.String(), Weight: m.weight, Tier: m.tier, Limits: m.limits})
+		members = append(members, health.Member{Key: m.Address.String(), Weight: m.weight, Tier: m.tier, Limits: m.limits})
 	}
 	return members
 }

@@ -36,17 +36,15 @@ type override struct {
 	state    string
 	since    time.Time
 	deadline time.Time
-	timer    *time.Timer
-	// turn tells the timers of an override apart: one that has gone off may not have got its turn.
-	turn int
+	// end is the plan to end what goes on at the endpoint; nil if there is none.
+	end *ending
 }
 
-// stop stops the timer.
+// stop takes the plan back.
 func (o *override) stop() {
-	o.turn++
-	if o.timer != nil {
-		o.timer.Stop()
-		o.timer = nil
+	if o.end != nil {
+		o.end.timer.Stop()
+		o.end = nil
 	}
 }
 
@@ -117,22 +115,13 @@ func (s *state) order(e *Endpoint, o *override, change Change) {
 		o.deadline = time.Now().Add(change.Deadline)
 	}
 	if change.State == "disabled" || change.Deadline > 0 {
-		turn := o.turn
-		o.timer = time.AfterFunc(change.Deadline, func() { s.empty(e, o, turn) })
+		o.end = s.endAfter(change.Deadline, func(end *ending) { s.empty(e, o, end) })
 	}
 }
 
-// empty ends what goes on at an endpoint, if that is still the order.
-func (s *state) empty(e *Endpoint, o *override, turn int) {
-	s.mu.Lock()
-	var told []func(Cause)
-	if o.turn == turn {
-		told = e.holders.stop(Drained)
-	}
-	s.mu.Unlock()
-	for _, f := range told {
-		f(Drained)
-	}
+// empty ends what goes on at an endpoint, if that is still the plan.
+func (s *state) empty(e *Endpoint, o *override, end *ending) {
+	s.evict(e, Drained, func() bool { return o.end == end })
 }
 
 // enforce makes an override count. The caller holds mu.

@@ -162,9 +162,9 @@ func TestDisabledAndUpAtOnce(t *testing.T) {
 		heard.on(l)
 		orderAt(t, l.Endpoint(), Change{State: "drain", Deadline: time.Second})
 		o := c.state.overrides[l.Endpoint().Address()]
-		turn := o.turn
+		end := o.end
 		orderAt(t, l.Endpoint(), Change{State: "up"})
-		c.state.empty(l.Endpoint(), o, turn) // the timer had gone off, and waited for the lock
+		c.state.empty(l.Endpoint(), o, end) // the timer had gone off, and waited for the lock
 		_, next := lease(t, c)
 		after.on(next)
 		if !heard.is() || !after.is() {

@@ -170,7 +170,7 @@ func (c *Config) setTransport(ctx caddy.Context, s *settings) (err error) {
 
 // checkNames refuses TLS without a name to check the certificate by: a unix socket has none of its own.
 func checkNames(static []member, t *upstreamtls.Client) error {
-	i := slices.IndexFunc(static, func(m member) bool { return m.path != "" })
+	i := slices.IndexFunc(static, func(m member) bool { return m.Path != "" })
 	if i < 0 || t.Config.ServerName != "" || t.Config.InsecureSkipVerify {
 		return nil
 	}

@@ -20,16 +20,16 @@ func (c *Config) setEndpoints(_ caddy.Context, s *settings) error {
 	if len(c.Endpoints) > maxMembers {
 		return fmt.Errorf("endpoints: %d are too many, at most %d", len(c.Endpoints), maxMembers)
 	}
-	known := make(map[address]int, len(c.Endpoints))
+	known := make(map[hostport.Address]int, len(c.Endpoints))
 	for i := range c.Endpoints {
 		m, err := c.Endpoints[i].member(s.guard)
 		if err != nil {
 			return fmt.Errorf("endpoints[%d].%w", i, err)
 		}
-		if first, twice := known[m.address]; twice {
-			return fmt.Errorf("endpoints[%d].address: %v is listed twice, see endpoints[%d]", i, m.address, first)
+		if first, twice := known[m.Address]; twice {
+			return fmt.Errorf("endpoints[%d].address: %v is listed twice, see endpoints[%d]", i, m.Address, first)
 		}
-		known[m.address] = i
+		known[m.Address] = i
 		s.static = append(s.static, m)
 	}
 	return nil
@@ -38,7 +38,7 @@ func (c *Config) setEndpoints(_ caddy.Context, s *settings) error {
 // member returns what an endpoint comes to, under a guard.
 func (e *EndpointConfig) member(guard netguard.Mode) (m member, err error) {
 	m = member{backup: e.Backup, trusted: true}
-	if m.address, err = parseAddress(e.Address, guard); err != nil {
+	if m.Address, err = parseAddress(e.Address, guard); err != nil {
 		return m, fmt.Errorf("address: %w", err)
 	}
 	var weight int
@@ -56,20 +56,17 @@ func (e *EndpointConfig) member(guard netguard.Mode) (m member, err error) {
 }
 
 // parseAddress returns the address that an operator wrote, in the form in which the same address is always the same.
-func parseAddress(text string, guard netguard.Mode) (address, error) {
+func parseAddress(text string, guard netguard.Mode) (hostport.Address, error) {
 	expanded, err := caddy.NewReplacer().ReplaceOrErr(text, true, true)
 	if err != nil {
-		return address{}, fmt.Errorf("%q: %w", text, err)
+		return hostport.Address{}, fmt.Errorf("%q: %w", text, err)
 	}
 	a, err := hostport.Parse(expanded)
 	if err != nil {
-		return address{}, err
+		return hostport.Address{}, err
 	}
 	a = a.Normal()
-	if err := checkLiteral(a.Host, guard); err != nil {
-		return address{}, err
-	}
-	return address{host: a.Host, port: a.Port, path: a.Path}, nil
+	return a, checkLiteral(a.Host, guard)
 }
 
 // checkLiteral refuses an address that the guard would refuse whenever it is connected to.

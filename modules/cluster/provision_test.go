@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/balancers"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // minimal is a config with nothing but an endpoint, to which tests add.
@@ -45,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []member{{address: address{host: "10.0.0.1", port: 80}, weight: 1, trusted: true}}
+	want := []member{{Address: hostport.Address{Host: "10.0.0.1", Port: 80}, weight: 1, trusted: true}}
 	if !reflect.DeepEqual(s.static, want) {
 		t.Errorf("got endpoints %+v, want %+v", s.static, want)
 	}
@@ -154,10 +155,10 @@ func TestEverything(t *testing.T) {
 	}
 	members := []member{
 		{
-			address: address{host: "web.example", port: 8080}, weight: 65535, trusted: true,
+			Address: hostport.Address{Host: "web.example", Port: 8080}, weight: 65535, trusted: true,
 			limits: health.Limits{Connections: 1, Pending: 2, Requests: 3, Retries: 4},
 		},
-		{address: address{path: "/run/web.sock"}, weight: 1, backup: true, trusted: true},
+		{Address: hostport.Address{Path: "/run/web.sock"}, weight: 1, backup: true, trusted: true},
 	}
 	if !slices.Equal(s.static, members) {
 		t.Errorf("got endpoints %+v, want %+v", s.static, members)

@@ -87,7 +87,7 @@ func (r *Request) exclude(e *Endpoint) {
 func (r *Request) Pick(l *Lease, key Key) error {
 	c := r.cluster
 	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried}
-	if c.keyed && !key.set {
+	if c.key.Source != balancers.NoKey && !key.set {
 		c.state.keyless.Add(1)
 	}
 	why := health.NoEndpoint
@@ -148,23 +148,24 @@ func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now t
 	}
 	e.live.Release()
 	if why == health.EndpointRequests {
-		e.full(view.Endpoint(place))
+		e.barWhile(view.Endpoint(place).Full)
 	}
 	return why
 }
 
-// roomier lets picks in again if the limit that kept them away is another one by now.
-func (e *Endpoint) roomier() {
-	if e.live.Bars()&balance.Full != 0 && !e.health.Load().Full() {
+// barWhile keeps picks away from an endpoint that has no room. Whoever ends something there lets them in again, unless that
+// was between the refusal and now: then full says no.
+func (e *Endpoint) barWhile(full func() bool) {
+	e.live.Bar(balance.Full)
+	if !full() {
 		e.live.Unbar(balance.Full)
 	}
 }
 
-// full keeps picks away from an endpoint that has as many attempts as it may. Whoever settles one lets them in again,
-// unless that was between the refusal and now.
-func (e *Endpoint) full(h *health.Endpoint) {
-	e.live.Bar(balance.Full)
-	if !h.Full() {
+// unbar lets picks in again: something has ended, or a limit may be another one. If there is no room all the same, the next
+// pick finds out.
+func (e *Endpoint) unbar() {
+	if e.live.Bars()&balance.Full != 0 {
 		e.live.Unbar(balance.Full)
 	}
 }
@@ -248,10 +249,7 @@ func (l *Lease) Reject(f Failure) Decision {
 func (l *Lease) Crowded() {
 	e := l.endpoint
 	l.Fail(Failure{Outcome: Outcome{Kind: health.Aborted}})
-	e.live.Bar(balance.Full)
-	if !e.health.Load().Crowded() {
-		e.live.Unbar(balance.Full) // the one that has ended may have done so before
-	}
+	e.barWhile(e.health.Load().Crowded)
 }
 
 // settled gives back what the lease holds, and counts its outcome.
@@ -262,7 +260,7 @@ func (l *Lease) settled(o Outcome) {
 		e.holders.remove(l)
 	}
 	e.live.Release()
-	e.unfill()
+	e.unbar()
 	e.outcomes[o.Kind].Add(1)
 	if o.Kind != health.Success {
 		e.note(o)
@@ -275,5 +273,6 @@ func (e *Endpoint) note(o Outcome) {
 	if o.Kind == health.Answer && o.Status < 500 || o.Kind == health.Stale || o.Kind == health.Aborted {
 		return
 	}
-	e.lastFailure.Store(&failureNote{time.Now(), o})
+	last := o // a copy, so that only what is kept takes memory
+	e.lastFailure.Store(&last)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/discovery"
 	"github.com/caddy-sluice/sluice/modules/healthchecks"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
@@ -40,7 +41,7 @@ type settings struct {
 
 // member is an endpoint as it was configured or found.
 type member struct {
-	address
+	hostport.Address
 	weight uint32
 	backup bool
 	limits health.Limits
@@ -48,12 +49,4 @@ type member struct {
 	priority uint16
 	// trusted says that the operator wrote the address.
 	trusted bool
-}
-
-// address is where an endpoint is.
-type address struct {
-	// host is a name in lower case or an IP address without brackets; path is set instead for a unix socket.
-	host string
-	port uint16
-	path string
 }

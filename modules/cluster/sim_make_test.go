@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/discovery"
 	"github.com/caddy-sluice/sluice/modules/healthchecks"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 var (
@@ -121,14 +122,14 @@ func (s *sim) members() (list []member) {
 		if s.oneIn(2) {
 			continue
 		}
-		m := member{address: hostOf(i), weight: 1 + s.r.Uint32N(3), backup: s.oneIn(6), trusted: true}
+		m := member{Address: hostOf(i), weight: 1 + s.r.Uint32N(3), backup: s.oneIn(6), trusted: true}
 		if s.oneIn(3) {
 			m.limits = s.someLimits(3)
 		}
 		list = append(list, m)
 	}
 	if len(list) == 0 {
-		list = append(list, member{address: hostOf(0), weight: 1, trusted: true})
+		list = append(list, member{Address: hostOf(0), weight: 1, trusted: true})
 	}
 	return list
 }
@@ -137,13 +138,15 @@ func (s *sim) members() (list []member) {
 func (s *sim) found() (list []discovery.Endpoint) {
 	for i := 4; i < 9; i++ {
 		if a := hostOf(i); s.oneIn(2) {
-			list = append(list, discovery.Endpoint{Host: a.host, Port: a.port, Weight: 1 + s.r.Uint32N(3), Priority: uint16(s.r.IntN(2))})
+			list = append(list, discovery.Endpoint{Host: a.Host, Port: a.Port, Weight: 1 + s.r.Uint32N(3), Priority: uint16(s.r.IntN(2))})
 		}
 	}
 	return list
 }
 
-func hostOf(i int) address { return address{host: fmt.Sprintf("192.0.2.%d", i+1), port: 80} }
+func hostOf(i int) hostport.Address {
+	return hostport.Address{Host: fmt.Sprintf("192.0.2.%d", i+1), Port: 80}
+}
 
 // answer makes up what a check finds.
 func (s *sim) answer() *answering {

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/health"
-	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/discovery"
 )
 
@@ -157,7 +156,6 @@ func (s *sim) note(what, format string, args ...any) {
 func (s *sim) handle(set *settings) *Cluster {
 	c := &Cluster{name: "sim", set: set, events: new(emitted), logger: zap.NewNop(), reseated: make(chan struct{}, 1)}
 	c.key = set.balancer.Traits().Key
-	c.keyed = c.key.Source != balancers.NoKey
 	var err error
 	if c.state, err = takeState("sim"); err != nil {
 		s.t.Fatal(err)

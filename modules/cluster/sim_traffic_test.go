@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/balancers"
 )
 
 // hasRoom says whether an endpoint of a view could take an attempt of a request.
@@ -39,7 +40,7 @@ func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
 // limits returns those of an endpoint, as its last config has them.
 func (s *sim) limits(e *Endpoint) health.Limits {
 	for _, m := range s.s.members(s.c) {
-		if m.address == e.address {
+		if m.Address == e.at {
 			return m.limits
 		}
 	}
@@ -54,7 +55,7 @@ func (s *sim) pick(r *simRequest) {
 	}
 	choices, again := s.choices(r)
 	l, key := new(simLease), Key{}
-	if s.c.keyed && !s.oneIn(4) {
+	if s.c.key.Source != balancers.NoKey && !s.oneIn(4) {
 		key = HashKey(pick(s.r, "a", "b", "c"))
 	}
 	if err := r.Pick(&l.Lease, key); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/discovery"
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // states has what is known about clusters, by name. A config takes a reference when it is provisioned, and changes
@@ -46,7 +47,7 @@ type state struct {
 	found     map[string][]discovery.Endpoint
 	overrides map[string]*override
 	// closing are the timers of endpoints that are unhealthy, those that have gone off included.
-	closing map[*Endpoint]*closing
+	closing map[*Endpoint]*ending
 }
 
 // roster are the endpoints to choose from, and the picker that chooses.
@@ -89,7 +90,7 @@ func newState(name string) *state {
 	s := &state{
 		name: name, health: health.NewCluster(new(health.Config), time.Now()), random: rand.Uint64,
 		wake: make(chan struct{}, 1), begun: make(chan struct{}), endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
-		overrides: make(map[string]*override), closing: make(map[*Endpoint]*closing),
+		overrides: make(map[string]*override), closing: make(map[*Endpoint]*ending),
 	}
 	empty, _ := balance.New(balance.Config{}, nil, nil) // nothing to be wrong with
 	s.roster.Store(&roster{picker: empty, members: s.health.View(time.Now()).Members()})
@@ -199,7 +200,7 @@ func (s *state) plan(c *Cluster) (*plan, error) {
 	p := &plan{s.members(c), new(roster)}
 	list := make([]balancers.Endpoint, 0, len(p.members))
 	for i := range p.members {
-		e := s.endpoint(&p.members[i].address)
+		e := s.endpoint(p.members[i].Address)
 		weight := s.weight(&p.members[i])
 		p.roster.endpoints = append(p.roster.endpoints, e)
 		p.roster.weights = append(p.roster.weights, weight)
@@ -220,7 +221,7 @@ func (s *state) carryOut(p *plan, now time.Time) error {
 		s.endpoints[e.text] = e
 		e.health.Store(s.health.Endpoint(e.text))
 		e.trusted.Store(p.members[i].trusted)
-		e.roomier()
+		e.unbar()
 	}
 	r.members = s.health.View(now).Members()
 	s.roster.Store(r)
@@ -241,11 +242,11 @@ func (s *state) seat(c *Cluster, now time.Time) error {
 }
 
 // endpoint returns the endpoint of an address, new or known. The caller holds mu.
-func (s *state) endpoint(a *address) *Endpoint {
-	if e := s.endpoints[a.String()]; e != nil {
+func (s *state) endpoint(at hostport.Address) *Endpoint {
+	if e := s.endpoints[at.String()]; e != nil {
 		return e
 	}
-	return newEndpoint(*a)
+	return newEndpoint(at)
 }
 
 // forgetEndpoints drops the endpoints that health has forgotten. The caller holds mu.
@@ -261,7 +262,7 @@ func (s *state) forgetEndpoints() {
 
 // weight returns the weight of a member, as it is ordered by hand or configured. The caller holds mu.
 func (s *state) weight(m *seatedMember) uint32 {
-	if o := s.overrides[m.address.String()]; o != nil && o.weight > 0 {
+	if o := s.overrides[m.Address.String()]; o != nil && o.weight > 0 {
 		return o.weight
 	}
 	return max(m.weight, 1)
