@@ -14,8 +14,8 @@ type Setup struct {
 type Pipe struct {
 	setup Setup
 	terms Terms
-	// base is what terms were at the start: no filter raises a buffer's limit later.
-	base    Terms
+	// buffers says that the plan buffers: no filter raises the limit of that later.
+	buffers bool
 	done    Set
 	chunk   Chunk
 	held    buffer
@@ -31,7 +31,7 @@ type Pipe struct {
 func (p *Pipe) Start(s Setup) {
 	p.Close()
 	t := s.Plan.Terms(s.Skip)
-	*p = Pipe{setup: s, terms: t, base: t, done: s.Skip}
+	*p = Pipe{setup: s, terms: t, buffers: t.Mode == Buffer, done: s.Skip}
 }
 
 // Close gives back what the pipe holds. What Push returned is no longer good. It may be called more than once.
@@ -86,7 +86,7 @@ func (p *Pipe) Upgrade(mode Mode, most int64) bool {
 		return false
 	case mode == Buffer && p.going:
 		return false
-	case mode == Buffer && p.base.Mode == Buffer:
+	case mode == Buffer && p.buffers:
 		return true
 	}
 	p.terms.add(mode, most, p.setup.Plan.ceiling)
@@ -146,7 +146,7 @@ func (p *Pipe) Push(in []byte, end bool) (n int, out []byte, err error) {
 // run has the filters see bytes and decides what goes on.
 func (p *Pipe) run(in []byte, end bool) ([]byte, error) {
 	p.chunk = Chunk{data: in, end: end}
-	whole := min(p.terms.Whole, len(p.setup.Plan.wishes))
+	whole := p.terms.Whole
 	act, err := p.pass(0, whole)
 	p.changed = p.changed || p.chunk.replaced
 	if err != nil {

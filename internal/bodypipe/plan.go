@@ -7,8 +7,10 @@
 package bodypipe
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Access says what a filter does with a body.
@@ -68,11 +70,11 @@ func (w Wish) validate() error {
 	case w.Max < 0:
 		return fmt.Errorf("negative limit %d", w.Max)
 	case w.Mode == SizeLimit && w.Max == 0:
-		return fmt.Errorf("a size limit without a limit")
+		return errors.New("a size limit without a limit")
 	case w.Mode == Stream && w.Max != 0:
 		return fmt.Errorf("a limit of %d bytes on a stream", w.Max)
 	case w.Mode != Buffer && w.Whole:
-		return fmt.Errorf("a whole body without a buffer")
+		return errors.New("a whole body without a buffer")
 	}
 	return nil
 }
@@ -110,7 +112,7 @@ func NewPlan(ceiling int64, wishes ...Wish) (*Plan, error) {
 	if ceiling == 0 {
 		ceiling = DefaultCeiling
 	}
-	p := &Plan{wishes: append([]Wish(nil), wishes...), ceiling: min(ceiling, MaxCeiling)}
+	p := &Plan{wishes: slices.Clone(wishes), ceiling: min(ceiling, MaxCeiling)}
 	p.all = p.merge(0)
 	return p, nil
 }
