@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/cluster"
@@ -31,12 +32,13 @@ type verdict struct {
 	limited bool
 }
 
-// hide turns an error of a dial into one that Caddy's handler knows nothing about, unless it is the guard's.
+// hide turns an error of a dial into one that Caddy's handler knows nothing about, unless it is the guard's. Whether the
+// dial took too long is for ctx to say: the error of Caddy's dial function doesn't.
 func hide(ctx context.Context, err error) error {
 	if _, refused := errors.AsType[*netguard.Refused](err); refused {
 		return err
 	}
-	return &connectError{err.Error(), isTimeout(err) || ctx.Err() != nil}
+	return &connectError{err.Error(), isTimeout(err) || guarddial.Over(ctx)}
 }
 
 // isTimeout says whether an error means that something took too long.

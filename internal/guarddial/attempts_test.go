@@ -120,6 +120,45 @@ func blackholes(t *testing.T, list []string, budget time.Duration) (ends []time.
 	return ends, err
 }
 
+// unaware is a context that doesn't know yet that its time is over.
+type unaware struct{ context.Context }
+
+func (unaware) Deadline() (time.Time, bool) { return time.Now().Add(-time.Nanosecond), true }
+
+func TestOver(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	later, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		want bool
+	}{
+		{"without_a_limit", t.Context(), false},
+		{"ended", ended, true},
+		{"with_time_left", later, false},
+		{"unaware", unaware{t.Context()}, true},
+	} {
+		if got := Over(tc.ctx); got != tc.want {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestNothingAfterTheTime checks that no address is tried when a socket has noticed first that the time is over.
+func TestNothingAfterTheTime(t *testing.T) {
+	attempts, late := 0, errors.New("too late")
+	addrs := slices.Repeat([]netip.Addr{netip.MustParseAddr("192.0.2.1")}, 2)
+	_, err := Try(unaware{t.Context()}, addrs, func(context.Context, netip.Addr) (net.Conn, error) {
+		attempts++
+		return nil, late
+	})
+	if attempts != 1 || !errors.Is(err, late) {
+		t.Errorf("got %d attempts, %v, want 1", attempts, err)
+	}
+}
+
 // probedPipe is a connection on which keepalive can't be set.
 type probedPipe struct {
 	net.Conn

@@ -189,7 +189,7 @@ func Try(ctx context.Context, addrs []netip.Addr, connect func(context.Context, 
 			return conn, nil
 		}
 		failed = err
-		if ctx.Err() != nil {
+		if Over(ctx) {
 			break
 		}
 	}
@@ -223,13 +223,21 @@ func dialTCP(ctx context.Context, dialer *net.Dialer, address string) (net.Conn,
 func withShare(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	end, limited := ctx.Deadline()
 	remaining := time.Until(end)
-	if own := share(remaining, left); limited && own < remaining {
+	if own := Share(remaining, left); limited && own < remaining {
 		return context.WithTimeout(ctx, own)
 	}
 	return ctx, func() {}
 }
 
-// share returns how much of the remaining time the next of so many addresses gets.
-func share(remaining time.Duration, left int) time.Duration {
+// Share returns how much of the remaining time the next of so many attempts gets: as much as each of the others, but two
+// seconds if there are as many.
+func Share(remaining time.Duration, left int) time.Duration {
 	return max(remaining/time.Duration(left), min(minAttempt, remaining))
+}
+
+// Over says whether ctx has ended, or is about to because its time is over. A socket keeps the deadline by a timer of its
+// own, so that it may fail before the context knows.
+func Over(ctx context.Context) bool {
+	end, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(end)
 }
