@@ -35,8 +35,9 @@ func checkHost(r *http.Request) reason {
 // validAuthority says whether a text is a host with or without a port (RFC 3986 §3.2.2). A port may be empty.
 func validAuthority(text string) bool {
 	if literal, rest, ok := strings.Cut(text, "]"); ok {
-		ip, err := netip.ParseAddr(strings.TrimPrefix(literal, "["))
-		return literal[:min(1, len(literal))] == "[" && err == nil && ip.Is6() && ip.Zone() == "" && validPort(rest)
+		literal, opened := strings.CutPrefix(literal, "[")
+		ip, err := netip.ParseAddr(literal)
+		return opened && err == nil && ip.Is6() && ip.Zone() == "" && validPort(rest)
 	}
 	end := strings.IndexByte(text, ':')
 	if end < 0 {
