@@ -1,10 +1,7 @@
 package admission
 
 import (
-	"bufio"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -14,32 +11,17 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
-
-// patience is how long a test waits for what must come.
-const patience = 10 * time.Second
 
 // provision returns the context of a config that has the app with these settings.
 func provision(t testing.TB, app string) caddy.Context {
 	t.Helper()
-	config := &caddy.Config{
-		Admin: &caddy.AdminConfig{Disabled: true},
-		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
-			"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)}},
-		}},
-		AppsRaw: caddy.ModuleMap{"sluice": []byte(app)},
-	}
-	base, err := caddy.ProvisionContext(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := caddy.NewContext(base)
-	t.Cleanup(cancel)
-	return ctx
+	return modules.ContextOf(t, caddy.ModuleMap{"sluice": []byte(app)})
 }
 
 // load provisions a handler, and the app with it.
@@ -72,13 +54,7 @@ func newSite(t testing.TB, h *Handler, backend http.HandlerFunc) *site {
 	t.Helper()
 	s := &site{backend: backend}
 	s.handler.Store(h)
-	s.Server = httptest.NewUnstartedServer(s)
-	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
-	s.Config.Protocols = new(http.Protocols)
-	s.Config.Protocols.SetHTTP1(true)
-	s.Config.Protocols.SetUnencryptedHTTP2(true)
-	s.Start()
-	t.Cleanup(s.Close)
+	s.Server = sites.ServeBoth(t, s)
 	return s
 }
 
@@ -98,35 +74,20 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.failures = append(s.failures, err)
 	s.mu.Unlock()
-	status := http.StatusInternalServerError
-	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
-		status = failed.StatusCode
-	}
-	w.WriteHeader(status)
+	w.WriteHeader(sites.Status(err))
 	_, _ = io.WriteString(w, "from the error routes")
 }
 
 // raw is a connection on which a test writes what it likes.
-type raw struct {
-	net.Conn
-	reader *bufio.Reader
-}
+type raw struct{ *sites.Conn }
 
-func (s *site) dial(t testing.TB) *raw {
+func (s *site) dial(t testing.TB) raw {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	return &raw{conn, bufio.NewReader(conn)}
+	return raw{sites.Dial(t, s.Server)}
 }
 
 // send writes a request.
-func (c *raw) send(t testing.TB, text string) {
+func (c raw) send(t testing.TB, text string) {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
@@ -134,9 +95,9 @@ func (c *raw) send(t testing.TB, text string) {
 }
 
 // want reads an answer and checks its status, and that it says when to come back if it is a refusal.
-func (c *raw) want(t testing.TB, status int) *http.Response {
+func (c raw) want(t testing.TB, status int) *http.Response {
 	t.Helper()
-	res, err := http.ReadResponse(c.reader, nil)
+	res, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +123,7 @@ const get = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
 // held waits until as many requests hold permits.
 func held(t testing.TB, want float64) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(sites.Patience)
 	for {
 		got := counts.Of(t, sluiceapp.Register)["caddy_sluice_admission_requests"]
 		if got == want {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
+	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
@@ -24,7 +25,7 @@ func gate() (backend http.HandlerFunc, release func()) {
 		select {
 		case <-turn:
 		case <-r.Context().Done():
-		case <-time.After(patience):
+		case <-time.After(sites.Patience):
 		}
 	}
 	return backend, func() { turn <- struct{}{} }
@@ -62,7 +63,7 @@ func TestLimits(t *testing.T) {
 			held(t, 2)
 			release()
 			release()
-			for _, conn := range []*raw{a, b, c} {
+			for _, conn := range []raw{a, b, c} {
 				conn.want(t, http.StatusOK)
 			}
 			held(t, 0)
@@ -116,7 +117,7 @@ func TestPanic(t *testing.T) {
 	for range 3 {
 		a := s.dial(t)
 		a.send(t, get)
-		if _, err := a.reader.ReadByte(); err == nil {
+		if _, err := a.Reader.ReadByte(); err == nil {
 			t.Fatal("got an answer, want an end")
 		}
 		held(t, 0)
@@ -144,7 +145,7 @@ func TestUpgrade(t *testing.T) {
 	a.send(t, "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	a.want(t, http.StatusSwitchingProtocols)
 	a.send(t, "hello\n")
-	if got, err := a.reader.ReadString('\n'); got != "hello\n" {
+	if got, err := a.Reader.ReadString('\n'); got != "hello\n" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	held(t, 1)
@@ -187,7 +188,7 @@ func TestHTTP2(t *testing.T) {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
+	client := &http.Client{Transport: transport, Timeout: sites.Patience}
 	fetch := func(ctx context.Context, method, body string) (string, error) {
 		r, err := http.NewRequestWithContext(ctx, method, s.URL, strings.NewReader(body))
 		if err != nil {

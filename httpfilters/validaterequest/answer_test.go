@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // TestAnswersAreCleaned sends reserved headers from the backend in every way there is (H49).
@@ -140,13 +142,13 @@ func TestUpgrade(t *testing.T) {
 	}
 	c := s.dial(t)
 	c.write(lines("GET / HTTP/1.1", "Host: a.example", "Connection: Upgrade", "Upgrade: websocket"))
-	res, err := http.ReadResponse(c.reader, nil)
+	res, err := http.ReadResponse(c.Reader, nil)
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("got %v, %v, want 101", res, err)
 	}
 	checkClean(t, res.Header)
 	c.write("hello\n")
-	if got, _ := bufio.NewReader(io.MultiReader(res.Body, c.reader)).ReadString('\n'); got != "echo hello\n" {
+	if got, _ := bufio.NewReader(io.MultiReader(res.Body, c.Reader)).ReadString('\n'); got != "echo hello\n" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -195,7 +197,7 @@ func (d *discard) ReadFrom(r io.Reader) (int64, error) {
 // TestReadFromIsKept checks that files can still be sent by the kernel.
 func TestReadFromIsKept(t *testing.T) {
 	h, w := load(t, `{}`), &discard{header: make(http.Header)}
-	err := h.ServeHTTP(w, ordinary(), nextFunc(func(w http.ResponseWriter, _ *http.Request) error {
+	err := h.ServeHTTP(w, ordinary(), caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := io.Copy(w, io.LimitReader(strings.NewReader("abc"), 3))
 		return err
 	}))
@@ -203,11 +205,6 @@ func TestReadFromIsKept(t *testing.T) {
 		t.Errorf("got %v, ReadFrom reached %v", err, w.readFrom)
 	}
 }
-
-// nextFunc is a next handler.
-type nextFunc func(http.ResponseWriter, *http.Request) error
-
-func (f nextFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return f(w, r) }
 
 // ordinary is a request as browsers make it.
 func ordinary() *http.Request {
@@ -229,7 +226,7 @@ func TestAllocations(t *testing.T) {
 	for config, want := range map[string]float64{`{}`: 1, `{"reserved_headers":[]}`: 0} {
 		h, r := load(t, config), ordinary()
 		w := &discard{header: http.Header{"Content-Type": {"text/plain"}}}
-		next := nextFunc(answering)
+		next := caddyhttp.HandlerFunc(answering)
 		if got := testing.AllocsPerRun(1000, func() { _ = h.ServeHTTP(w, r, next) }); got > want {
 			t.Errorf("%s: got %v allocations, want %v", config, got, want)
 		}
@@ -239,7 +236,7 @@ func TestAllocations(t *testing.T) {
 func BenchmarkHandler(b *testing.B) {
 	h, r := load(b, `{}`), ordinary()
 	w := &discard{header: http.Header{"Content-Type": {"text/plain"}, "Date": {"x"}, "Server": {"x"}, "Content-Length": {"2"}}}
-	next := nextFunc(answering)
+	next := caddyhttp.HandlerFunc(answering)
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = h.ServeHTTP(w, r, next)

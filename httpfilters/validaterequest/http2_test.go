@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
+	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
 
 // field is a header field of HTTP/2, in the order in which it is sent.
@@ -20,7 +21,7 @@ func (s *site) exchange2(t testing.TB, body string, fields ...field) string {
 	t.Helper()
 	c := s.dial(t)
 	c.write(http2.ClientPreface)
-	framer := http2.NewFramer(c, c.reader)
+	framer := http2.NewFramer(c, c.Reader)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if err := framer.WriteSettings(); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,8 @@ func TestHTTP2(t *testing.T) {
 		{"H30_nul_in_value", "", pseudo("a.example", field{"x-a", "b\x00"}), "", "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := serve(t, `{}`, 2)
+			s := prepare(t, `{}`)
+			s.Server = sites.ServeBoth(t, s)
 			before := counts.Of(t, register)
 			if got := s.exchange2(t, tc.body, tc.fields...); got != tc.status {
 				t.Fatalf("got status %q, want %q", got, tc.status)

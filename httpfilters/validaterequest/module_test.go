@@ -102,7 +102,7 @@ func TestHTTP3(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := &discard{header: make(http.Header)}
-			err := h.ServeHTTP(w, request(tc.host, tc.header), nextFunc(answering))
+			err := h.ServeHTTP(w, request(tc.host, tc.header), caddyhttp.HandlerFunc(answering))
 			if !errors.Is(err, tc.want) || (tc.want == nil) != (err == nil) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}

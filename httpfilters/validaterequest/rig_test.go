@@ -1,7 +1,6 @@
 package validaterequest
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -19,10 +17,8 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
-
-// patience is how long a test waits for what must come.
-const patience = 10 * time.Second
 
 // load provisions a handler.
 func load(t testing.TB, config string) *Handler {
@@ -54,25 +50,20 @@ type site struct {
 	requests []seen
 }
 
-// newSite serves HTTP/1.
+// newSite serves a backend behind a handler, by HTTP/1.
 func newSite(t testing.TB, config string) *site {
 	t.Helper()
-	return serve(t, config, 1)
+	s := prepare(t, config)
+	s.Server = sites.Serve(t, s)
+	return s
 }
 
-func serve(t testing.TB, config string, protocol int) *site {
+// prepare is newSite without the server.
+func prepare(t testing.TB, config string) *site {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	s := &site{handler: load(t, config), logs: logs}
 	s.handler.logger = zap.New(core)
-	s.Server = httptest.NewUnstartedServer(s)
-	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
-	if protocol == 2 {
-		s.Config.Protocols = new(http.Protocols)
-		s.Config.Protocols.SetUnencryptedHTTP2(true)
-	}
-	s.Start()
-	t.Cleanup(s.Close)
 	return s
 }
 
@@ -80,14 +71,9 @@ func serve(t testing.TB, config string, protocol int) *site {
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	err := s.handler.ServeHTTP(w, r, caddyhttp.HandlerFunc(s.serve))
-	if err == nil {
-		return
+	if err != nil {
+		w.WriteHeader(sites.Status(err))
 	}
-	status := http.StatusInternalServerError
-	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
-		status = failed.StatusCode
-	}
-	w.WriteHeader(status)
 }
 
 // serve is the next handler.
@@ -114,26 +100,15 @@ func (s *site) taken() []seen {
 }
 
 // raw is a connection on which a test writes what it likes.
-type raw struct {
-	net.Conn
-	reader *bufio.Reader
-}
+type raw struct{ *sites.Conn }
 
-func (s *site) dial(t testing.TB) *raw {
+func (s *site) dial(t testing.TB) raw {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	return &raw{conn, bufio.NewReader(conn)}
+	return raw{sites.Dial(t, s.Server)}
 }
 
 // write writes, and takes no notice of an end by the other side, which may come before all is written.
-func (c *raw) write(text string) { _, _ = io.WriteString(c, text) }
+func (c raw) write(text string) { _, _ = io.WriteString(c, text) }
 
 // reply is an answer; its status is 0 if the connection has ended instead.
 type reply struct {
@@ -146,12 +121,11 @@ type reply struct {
 }
 
 // read reads the answer to a request of this method.
-func (c *raw) read(t testing.TB, method string) reply {
+func (c raw) read(t testing.TB, method string) reply {
 	t.Helper()
-	res, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+	res, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
 	if err != nil {
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			t.Fatalf("got no answer: %v", err)
 		}
 		return reply{}
@@ -172,12 +146,6 @@ func (s *site) exchange(t testing.TB, text string) reply {
 	return c.read(t, http.MethodGet)
 }
 
-// refusals returns what was counted since before.
-func refusalsSince(t testing.TB, before counts.Counts) counts.Counts {
-	t.Helper()
-	return counts.Of(t, register).Since(before)
-}
-
 // checkRefusal checks that one request was refused for a reason, or none if the reason is empty: then Go's server did it.
 func (s *site) checkRefusal(t testing.TB, before counts.Counts, reason string) {
 	t.Helper()
@@ -185,7 +153,7 @@ func (s *site) checkRefusal(t testing.TB, before counts.Counts, reason string) {
 	if reason != "" {
 		want["caddy_sluice_validate_request_rejected_total "+reason] = 1
 	}
-	if got := refusalsSince(t, before); !maps.Equal(got, want) {
+	if got := counts.Of(t, register).Since(before); !maps.Equal(got, want) {
 		t.Errorf("metrics: got %v, want %v", got, want)
 	}
 	lines := s.logs.TakeAll()
