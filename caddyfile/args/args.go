@@ -197,6 +197,38 @@ func Options(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, re
 	return nil
 }
 
+// Extract calls option at each of the options with these names in the block behind the name at which d stands, and returns
+// what is left of the name, its arguments and its block, for somebody else: options of ours can stand among those of a
+// module. d stands at the end then, the other one before the name.
+func Extract(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, names ...string) (*caddyfile.Dispenser, error) {
+	segment := d.NextSegment()
+	all := caddyfile.NewDispenser(segment)
+	all.Next() // consume the name
+	head := segment[:1+len(all.RemainingArgs())]
+	var options once
+	var rest caddyfile.Segment
+	for nesting := all.Nesting(); all.NextBlock(nesting); {
+		part := all.NextSegment()
+		if !slices.Contains(names, part[0].Text) {
+			rest = append(rest, part...)
+			continue
+		}
+		own := caddyfile.NewDispenser(part)
+		own.Next() // to the option
+		if err := options.check(own); err != nil {
+			return nil, err
+		}
+		if err := option(own); err != nil {
+			return nil, err
+		}
+	}
+	if len(rest) > 0 {
+		opening, closing := segment[len(head)], segment[len(segment)-1]
+		head = slices.Concat(head, caddyfile.Segment{opening}, rest, caddyfile.Segment{closing})
+	}
+	return caddyfile.NewDispenser(head), nil
+}
+
 // once refuses options that are given twice. The zero value is ready.
 type once struct{ seen map[string]bool }
 

@@ -211,3 +211,47 @@ func TestBlock(t *testing.T) {
 		}
 	}
 }
+
+// TestExtract checks that options of ours are read from among those of a module, and that the module gets the rest.
+func TestExtract(t *testing.T) {
+	for _, tc := range []struct{ text, rest, read string }{
+		{"http", "http", ""},
+		{"http /a b", "http /a b", ""},
+		{"http /a {\nours 1\n}", "http /a", "1"},
+		{"http /a {\nheader A {\nours 9\n}\nours 1\nport 80\n}", "http /a { header A { ours 9 } port 80 }", "1"},
+		{"http {\nport 80\n}", "http { port 80 }", ""},
+	} {
+		d := caddyfile.NewTestDispenser(tc.text + "\nnext")
+		d.Next()
+		read := ""
+		rest, err := Extract(d, func(d *caddyfile.Dispenser) (err error) {
+			read, err = One(d)
+			return err
+		}, "ours")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for rest.Next() {
+			words = append(words, rest.Val())
+		}
+		if got := strings.Join(words, " "); got != tc.rest || read != tc.read {
+			t.Errorf("%q: got %q left, and %q read, want %q and %q", tc.text, got, read, tc.rest, tc.read)
+		}
+		if !d.Next() || d.Val() != "next" {
+			t.Errorf("%q: got %q next", tc.text, d.Val())
+		}
+	}
+	for text, want := range map[string]struct {
+		err  string
+		line int
+	}{
+		"http {\nours 1\nours 2\n}": {"ours is given twice", 3},
+		"http {\n\nours\n}":         {"ours needs an argument", 3},
+	} {
+		d := caddyfile.NewTestDispenser(text)
+		d.Next()
+		_, err := Extract(d, func(d *caddyfile.Dispenser) error { _, err := One(d); return err }, "ours")
+		checkError(t, err, want.err, want.line)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-sluice/sluice/caddyfile/args"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/cluster"
-	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
@@ -80,7 +79,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		err = h.TLS.UnmarshalBlock(d)
 	case "guard":
 		h.Guard = new(netguard.Mode)
-		*h.Guard, err = sluiceapp.UnmarshalGuard(d)
+		*h.Guard, err = cluster.UnmarshalGuard(d)
 	case "allow_private":
 		h.AllowPrivate, err = true, args.None(d)
 	case "max_connections_per_ip":

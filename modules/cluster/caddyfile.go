@@ -133,7 +133,8 @@ func (c *Config) unmarshalTransport(d *caddyfile.Dispenser) (err error) {
 	case "proxy_protocol":
 		c.ProxyProtocol, err = args.Word(d, "v1", "v2")
 	case "guard":
-		c.Guard, err = unmarshalGuard(d)
+		c.Guard = new(netguard.Mode)
+		*c.Guard, err = UnmarshalGuard(d)
 	case "allow_private":
 		c.AllowPrivate, err = true, args.None(d)
 	case "close_on_unhealthy":
@@ -244,11 +245,11 @@ func guest(d *caddyfile.Dispenser, namespace, kind string) (string, error) {
 	return name, nil
 }
 
-// unmarshalGuard reads the mode of the guard.
-func unmarshalGuard(d *caddyfile.Dispenser) (*netguard.Mode, error) {
+// UnmarshalGuard reads the mode of a guard, at whose option d stands.
+func UnmarshalGuard(d *caddyfile.Dispenser) (netguard.Mode, error) {
 	word, err := args.Word(d, netguard.DNS.String(), netguard.Strict.String(), netguard.Off.String())
 	mode, _ := netguard.ParseMode(word)
-	return &mode, err
+	return mode, err
 }
 
 // unmarshalGrace reads how long connections may go on. Without an argument they end at once.

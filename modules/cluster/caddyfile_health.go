@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -21,14 +20,12 @@ import (
 //		<options of the check>
 //	}
 func (h *Health) unmarshal(d *caddyfile.Dispenser) error {
-	option := d.Token()
 	name, err := guest(d, healthchecks.Namespace, "a check")
 	if err != nil {
 		return err
 	}
-	common, check := splitCheck(option, d.NextSegment())
-	common.Next() // consume option name
-	if err := args.Options(common, h.unmarshalOption); err != nil {
+	check, err := args.Extract(d, h.unmarshalOption, "interval", "timeout", "rise", "fall")
+	if err != nil {
 		return err
 	}
 	check.Next() // to the name, for which UnmarshalModule looks
@@ -38,35 +35,6 @@ func (h *Health) unmarshal(d *caddyfile.Dispenser) error {
 	}
 	h.CheckRaw = caddyconfig.JSONModuleObject(module, "type", name, nil)
 	return nil
-}
-
-// commonOptions are those that all checks have.
-var commonOptions = []string{"interval", "timeout", "rise", "fall"}
-
-// splitCheck gives the common options to one dispenser, behind the option's token, and the rest to the other one.
-func splitCheck(option caddyfile.Token, segment caddyfile.Segment) (common, check *caddyfile.Dispenser) {
-	d := caddyfile.NewDispenser(segment)
-	d.Next() // consume check name
-	head := segment[:1+len(d.RemainingArgs())]
-	var ours, theirs caddyfile.Segment
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if slices.Contains(commonOptions, d.Val()) {
-			ours = append(ours, d.NextSegment()...)
-		} else {
-			theirs = append(theirs, d.NextSegment()...)
-		}
-	}
-	if len(segment) == len(head) {
-		return caddyfile.NewDispenser(caddyfile.Segment{option}), caddyfile.NewDispenser(head)
-	}
-	opening, closing := segment[len(head)], segment[len(segment)-1]
-	block := func(before, inside caddyfile.Segment) *caddyfile.Dispenser {
-		if len(inside) == 0 {
-			return caddyfile.NewDispenser(before)
-		}
-		return caddyfile.NewDispenser(slices.Concat(before, caddyfile.Segment{opening}, inside, caddyfile.Segment{closing}))
-	}
-	return block(caddyfile.Segment{option}, ours), block(head, theirs)
 }
 
 // unmarshalOption reads the common option at which d stands.

@@ -87,10 +87,11 @@ func (d *Discover) unmarshalUpstreams(block *caddyfile.Dispenser, name string) e
 	if _, err := caddy.GetModule(upstreamsNamespace + name); err != nil {
 		return block.Errf("discover: there is no kind %q, and no module %s%s", name, upstreamsNamespace, name)
 	}
-	rest := block.NewFromNextSegment()
-	if err := d.takeRefresh(rest); err != nil {
+	rest, err := args.Extract(block, d.takeRefresh, "refresh")
+	if err != nil {
 		return err
 	}
+	rest.Next() // to the name, for which UnmarshalModule looks
 	module, err := caddyfile.UnmarshalModule(rest, upstreamsNamespace+name)
 	if err != nil {
 		return err
@@ -106,26 +107,10 @@ func (d *Discover) unmarshalUpstreams(block *caddyfile.Dispenser, name string) e
 	return nil
 }
 
-// takeRefresh takes the option refresh out of a module's block. Afterwards the block stands on the module's name.
+// takeRefresh reads the option refresh, at which block stands.
 func (d *Discover) takeRefresh(block *caddyfile.Dispenser) (err error) {
-	block.Next() // the name
-	block.RemainingArgs()
-	for nesting := block.Nesting(); block.NextBlock(nesting); {
-		if block.Val() != "refresh" {
-			block.NextSegment()
-			continue
-		}
-		if d.Refresh != 0 {
-			return block.Err("refresh is given twice")
-		}
-		if d.Refresh, err = args.Duration(block); err != nil {
-			return err
-		}
-		block.DeleteN(2) // the option and its argument
-	}
-	block.Reset()
-	block.Next()
-	return nil
+	d.Refresh, err = args.Duration(block)
+	return err
 }
 
 // Interface guards

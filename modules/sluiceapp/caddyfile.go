@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
-	"github.com/caddy-sluice/sluice/internal/netguard"
+	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
 func init() {
@@ -66,7 +66,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "preread_memory":
 		a.PrereadMemory, err = args.Bytes(d)
 	case "guard":
-		a.Guard, err = UnmarshalGuard(d)
+		a.Guard, err = cluster.UnmarshalGuard(d)
 	case "cluster":
 		err = a.unmarshalCluster(d)
 	default:
@@ -87,13 +87,6 @@ func (a *App) unmarshalGrace(d *caddyfile.Dispenser) error {
 	}
 	a.ShutdownGrace = (*caddy.Duration)(&grace)
 	return nil
-}
-
-// UnmarshalGuard reads the mode of the guard, at whose option d stands.
-func UnmarshalGuard(d *caddyfile.Dispenser) (mode netguard.Mode, err error) {
-	word, err := args.Word(d, netguard.DNS.String(), netguard.Strict.String(), netguard.Off.String())
-	mode, _ = netguard.ParseMode(word)
-	return mode, err
 }
 
 // unmarshalOption reads the limit at which d stands.
