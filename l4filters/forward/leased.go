@@ -9,16 +9,13 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
+	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/healthchecks"
 	"github.com/caddy-sluice/sluice/modules/session"
 )
-
-// minAttempt is the least time that an endpoint gets, as long as there is that much: the kernel sends a lost SYN again
-// after one second (RFC 6298 §2).
-const minAttempt = 2 * time.Second
 
 // leased is a transfer to an endpoint of a cluster, with all that the cluster counts of it.
 type leased struct {
@@ -164,13 +161,11 @@ func (h *Handler) attempt(ctx context.Context, cx *layer4.Connection, l *leased)
 }
 
 // attemptEnd returns when an attempt has to end that begins now. All that may come after it, one for each retry that is
-// left and each endpoint that wasn't tried, get as much time; none gets less than minAttempt, as long as there is that
-// much.
+// left and each endpoint that wasn't tried, get as much time, if that is enough.
 func (h *Handler) attemptEnd(ctx context.Context, l *leased, now time.Time) time.Time {
 	end, _ := ctx.Deadline()
-	remaining := end.Sub(now)
 	left := max(min(h.cluster.MaxRetries()-l.request.Retries(), l.request.Left()-1), 0) + 1
-	end = now.Add(max(remaining/time.Duration(left), min(minAttempt, remaining)))
+	end = now.Add(guarddial.Share(end.Sub(now), left))
 	if own, by := l.request.Deadline(now, true); by != health.Never && own.Before(end) {
 		end = own
 	}
@@ -180,7 +175,7 @@ func (h *Handler) attemptEnd(ctx context.Context, l *leased, now time.Time) time
 // again settles an attempt that has failed, and says whether to try another endpoint, after a wait.
 func (h *Handler) again(ctx context.Context, l *leased, err error) bool {
 	l.failed = err
-	f := cluster.Failure{Outcome: cluster.Outcome{Kind: h.blame(l, err)}, Repeatable: ctx.Err() == nil, Eligible: true}
+	f := cluster.Failure{Outcome: cluster.Outcome{Kind: h.blame(l, err)}, Repeatable: !guarddial.Over(ctx), Eligible: true}
 	d := l.lease.Fail(f)
 	if entry := h.logger.Check(zap.DebugLevel, "connecting to endpoint failed"); entry != nil {
 		entry.Write(zap.Stringer("remote", l.sess.Client), zap.String("cluster", l.sess.Cluster),
