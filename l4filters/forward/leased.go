@@ -175,7 +175,7 @@ func (h *Handler) attemptEnd(ctx context.Context, l *leased, now time.Time) time
 // again settles an attempt that has failed, and says whether to try another endpoint, after a wait.
 func (h *Handler) again(ctx context.Context, l *leased, err error) bool {
 	l.failed = err
-	f := cluster.Failure{Outcome: cluster.Outcome{Kind: h.blame(l, err)}, Repeatable: !guarddial.Over(ctx), Eligible: true}
+	f := cluster.Failure{Outcome: cluster.Outcome{Kind: l.blame(err, time.Now())}, Repeatable: !guarddial.Over(ctx), Eligible: true}
 	d := l.lease.Fail(f)
 	if entry := h.logger.Check(zap.DebugLevel, "connecting to endpoint failed"); entry != nil {
 		entry.Write(zap.Stringer("remote", l.sess.Client), zap.String("cluster", l.sess.Cluster),
@@ -185,14 +185,20 @@ func (h *Handler) again(ctx context.Context, l *leased, err error) bool {
 	return d.Action == health.Again && wait(ctx, d.Delay)
 }
 
-// blame says what the error of an attempt says about the endpoint: nothing if the connection was given up, if the guard
-// refused the address, or if this machine is short of something.
-func (h *Handler) blame(l *leased, err error) health.Kind {
+// blame says what the error of an attempt says about the endpoint: nothing if the connection was given up, if its
+// request_timeout is over, if the guard refused the address, or if this machine is short of something.
+func (l *leased) blame(err error, now time.Time) health.Kind {
 	_, guarded := errors.AsType[*netguard.Refused](err)
-	if guarded || l.sess.CloseReason() != session.Open || healthchecks.NotMade(err) {
+	if guarded || l.sess.CloseReason() != session.Open || l.expired(now) || healthchecks.NotMade(err) {
 		return health.Aborted
 	}
 	return health.Connect
+}
+
+// expired says whether the time that the cluster gives a connection to be made is over, all attempts together.
+func (l *leased) expired(now time.Time) bool {
+	end, by := l.request.Deadline(now, false)
+	return by == health.ByRequest && !now.Before(end)
 }
 
 // wait waits, and reports whether ctx is still open after it.
