@@ -7,10 +7,14 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 )
 
 // kinds are the checks, each with the least that it needs.
@@ -19,7 +23,7 @@ var kinds = map[string]string{"tcp": `{}`, "tls": `{}`, "http": `{"path":"/"}`, 
 // TestTCP checks that the endpoint must accept a connection, and need not do more.
 func TestTCP(t *testing.T) {
 	got := make(chan int, 1)
-	listening := serve(t, func(conn net.Conn) {
+	listening := conns.Serve(t, func(conn net.Conn) {
 		n, _ := conn.Read(make([]byte, 1))
 		got <- n
 	})
@@ -37,7 +41,7 @@ func TestZ125_Port(t *testing.T) {
 	for name, least := range kinds {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 1)
-			other := serve(t, func(net.Conn) { asked <- struct{}{} })
+			other := conns.Serve(t, func(net.Conn) { asked <- struct{}{} })
 			settings := fmt.Sprintf(`{"port":%d,%s`, portAt(other), least[1:])
 			if least == "{}" {
 				settings = fmt.Sprintf(`{"port":%d}`, portAt(other))
@@ -161,7 +165,7 @@ func TestZ51_NotMade(t *testing.T) {
 func TestZ50_NothingIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("checks", func(t *testing.T) {
-		mute, garbage, gone := serve(t, silent), serve(t, says("garbage\r\n\r\n")), serve(t, func(net.Conn) {})
+		mute, garbage, gone := conns.Serve(t, silent), conns.Serve(t, says("garbage\r\n\r\n")), conns.Serve(t, func(net.Conn) {})
 		for name, least := range kinds {
 			c := load(t, name, least)
 			for range 5 {
@@ -229,13 +233,13 @@ func TestRefused(t *testing.T) {
 		{"http", `{"path":"/","proxy_protocol":"v3"}`, `proxy_protocol: "v3" is not known`},
 		{"grpc", `{"service":"a b"}`, `service: "a b" must have at most 255 printable ASCII characters and no spaces`},
 		{"grpc", `{"service":"caf\u00e9"}`, "service: "},
-		{"grpc", `{"service":"` + string(make256()) + `"}`, "service: "},
+		{"grpc", `{"service":"` + strings.Repeat("x", maxService+1) + `"}`, "service: "},
 		{"grpc", `{"service":"{nothing}"}`, `service: "{nothing}"`},
 		{"grpc", `{"tls":false,"server_name":"a.test"}`, "tls: is off"},
 		{"grpc", `{"port":65536}`, "port: 65536 is out of range"},
 	} {
 		t.Run(tc.kind+"_"+tc.err, func(t *testing.T) {
-			_, err := loadError(t, tc.kind, tc.settings)
+			_, err := modules.Load(t, Namespace+"."+tc.kind, tc.settings)
 			expect(t, err, tc.err)
 		})
 	}

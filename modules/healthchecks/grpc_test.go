@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 )
 
 // frame puts the prefix before a message.
@@ -153,8 +155,8 @@ func TestGRPCElsewhere(t *testing.T) {
 	}{
 		// Whether the answer is seen, or that the connection is gone, depends on who is first.
 		{"http1", `{}`, newWeb(t).addr, ""},
-		{"garbage", `{}`, serve(t, says(strings.Repeat("garbage", 100))), ""},
-		{"closes", `{}`, serve(t, func(net.Conn) {}), ""},
+		{"garbage", `{}`, conns.Serve(t, says(strings.Repeat("garbage", 100))), ""},
+		{"closes", `{}`, conns.Serve(t, func(net.Conn) {}), ""},
 		{"refused", `{}`, refused(t), "refused"},
 		{"no_http2_behind_TLS", `{"tls":true}`, offering(t, "http/1.1"), "no application protocol"},
 		{"no_protocol_behind_TLS", `{"tls":true}`, offering(t), "the endpoint did not agree to HTTP/2"},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 )
 
 // web is a server that answers with the status and the body that the path and the query ask for: /<status>?<body>. It
@@ -113,18 +115,18 @@ func TestHTTPAnswers(t *testing.T) {
 		{"bad_chunks", `,"expect_body":"ready"`, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnine\r\nready", "reading body: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			expect(t, ask(t, load(t, "http", `{"path":"/"`+tc.settings+`}`), at(serve(t, says(tc.answer)))), tc.err)
+			expect(t, ask(t, load(t, "http", `{"path":"/"`+tc.settings+`}`), at(conns.Serve(t, says(tc.answer)))), tc.err)
 		})
 	}
 	t.Run("body_ends_early", func(t *testing.T) {
-		early := serve(t, func(conn net.Conn) {
+		early := conns.Serve(t, func(conn net.Conn) {
 			_, _ = conn.Read(make([]byte, 4096))
 			_, _ = io.WriteString(conn, body(100, "ready"))
 		})
 		expect(t, ask(t, load(t, "http", `{"path":"/","expect_body":"ready"}`), at(early)), "reading body: unexpected EOF")
 	})
 	t.Run("closes_at_once", func(t *testing.T) {
-		expect(t, ask(t, load(t, "http", `{"path":"/"}`), at(serve(t, func(net.Conn) {}))), "reading answer: ")
+		expect(t, ask(t, load(t, "http", `{"path":"/"}`), at(conns.Serve(t, func(net.Conn) {}))), "reading answer: ")
 	})
 	t.Run("refused", func(t *testing.T) {
 		expect(t, ask(t, load(t, "http", `{"path":"/"}`), at(refused(t))), "refused")

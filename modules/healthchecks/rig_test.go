@@ -1,13 +1,11 @@
 package healthchecks
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,41 +26,6 @@ func load(t testing.TB, name, settings string) Checker {
 	return module.(Checker)
 }
 
-// listen opens a listener on loopback.
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	return ln
-}
-
-// serve has each connection served, and closed then. The test does not end before all of them have been.
-func serve(t *testing.T, serve func(net.Conn)) net.Addr {
-	t.Helper()
-	ln := listen(t)
-	var serving sync.WaitGroup
-	t.Cleanup(func() {
-		_ = ln.Close()
-		serving.Wait()
-	})
-	serving.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer conn.Close()
-				serve(conn)
-			})
-		}
-	})
-	return ln.Addr()
-}
-
 // silent reads all that it gets, and says nothing.
 func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
@@ -78,7 +41,10 @@ func says(text string) func(net.Conn) {
 // refused returns an address at which nobody listens.
 func refused(t *testing.T) net.Addr {
 	t.Helper()
-	ln := listen(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = ln.Close()
 	return ln.Addr()
 }
@@ -146,12 +112,3 @@ func expect(t *testing.T, err error, want string) {
 		t.Errorf("got error %v, want one with %q", err, want)
 	}
 }
-
-// loadError is load for settings that may be refused.
-func loadError(t testing.TB, name, settings string) (any, error) {
-	t.Helper()
-	return modules.Load(t, Namespace+"."+name, settings)
-}
-
-// make256 returns one character more than the name of a service may have.
-func make256() []byte { return bytes.Repeat([]byte("x"), maxService+1) }

@@ -12,6 +12,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/certs"
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
@@ -38,7 +39,7 @@ func newSecured(t *testing.T, change func(*tls.Config)) *secured {
 	if change != nil {
 		change(config)
 	}
-	s.addr = serve(t, func(conn net.Conn) {
+	s.addr = conns.Serve(t, func(conn net.Conn) {
 		with := tls.Server(conn, config)
 		if with.Handshake() != nil {
 			return
@@ -147,7 +148,7 @@ func TestTLSClientCertificate(t *testing.T) {
 // TestNoTLS has endpoints that speak no TLS.
 func TestNoTLS(t *testing.T) {
 	for name, addr := range map[string]net.Addr{
-		"speaks_http": newWeb(t).addr, "garbage": serve(t, says("garbage\r\n")), "closes": serve(t, func(net.Conn) {}),
+		"speaks_http": newWeb(t).addr, "garbage": conns.Serve(t, says("garbage\r\n")), "closes": conns.Serve(t, func(net.Conn) {}),
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, ask(t, load(t, "tls", `{}`), at(addr)), "TLS handshake: ") })
 	}
@@ -211,7 +212,7 @@ func TestProxyHeader(t *testing.T) {
 	} {
 		t.Run(tc.kind+"_"+tc.settings+"_"+tc.cluster, func(t *testing.T) {
 			header, rest := make(chan *proxyproto.Header, 1), make(chan byte, 1)
-			e := at(serve(t, func(conn net.Conn) {
+			e := at(conns.Serve(t, func(conn net.Conn) {
 				reader := bufio.NewReader(conn)
 				got, _ := proxyproto.Read(reader)
 				header <- got
@@ -232,7 +233,7 @@ func TestProxyHeader(t *testing.T) {
 		})
 	}
 	t.Run("passes", func(t *testing.T) {
-		e := at(serve(t, func(conn net.Conn) {
+		e := at(conns.Serve(t, func(conn net.Conn) {
 			reader := bufio.NewReader(conn)
 			if _, err := proxyproto.Read(reader); err != nil {
 				t.Error(err)

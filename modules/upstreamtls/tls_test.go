@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/certs"
+	"github.com/caddy-sluice/sluice/internal/testkit/conns"
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 )
 
@@ -34,36 +35,15 @@ func trusting(file string) *TLS {
 // upstream is a listener that makes handshakes, and tells the name and the protocol of each.
 func upstream(t *testing.T, config *tls.Config) (address string, seen <-chan string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := make(chan string, 100)
-	var serving sync.WaitGroup
-	t.Cleanup(func() {
-		_ = ln.Close()
-		serving.Wait()
-	})
-	serving.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { serve(conn, config, names) })
+	return conns.Serve(t, func(conn net.Conn) {
+		secured := tls.Server(conn, config)
+		if secured.Handshake() == nil {
+			state := secured.ConnectionState()
+			names <- state.ServerName + " " + state.NegotiatedProtocol
+			_, _ = io.Copy(io.Discard, secured)
 		}
-	})
-	return ln.Addr().String(), names
-}
-
-func serve(conn net.Conn, config *tls.Config, names chan<- string) {
-	defer conn.Close()
-	secured := tls.Server(conn, config)
-	if secured.Handshake() == nil {
-		state := secured.ConnectionState()
-		names <- state.ServerName + " " + state.NegotiatedProtocol
-		_, _ = io.Copy(io.Discard, secured)
-	}
+	}).String(), names
 }
 
 // handshake connects to an upstream, and returns the error of the handshake.
