@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
@@ -125,15 +124,4 @@ func quote(text string) string {
 		return strconv.QuoteToASCII(text[:maxQuote]) + "..."
 	}
 	return strconv.QuoteToASCII(text)
-}
-
-// replaceAll returns a list with the placeholders in it replaced, for a field with this name.
-func replaceAll(name string, list []string) (replaced []string, err error) {
-	for _, text := range list {
-		if text, err = replace(name, text); err != nil {
-			return nil, err
-		}
-		replaced = append(replaced, text)
-	}
-	return slices.Clip(replaced), nil
 }

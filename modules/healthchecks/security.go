@@ -125,3 +125,14 @@ func replace(name, text string) (string, error) {
 	}
 	return replaced, nil
 }
+
+// replaceAll returns a list with the placeholders in it replaced, for a field with this name.
+func replaceAll(name string, list []string) (replaced []string, err error) {
+	for _, text := range list {
+		if text, err = replace(name, text); err != nil {
+			return nil, err
+		}
+		replaced = append(replaced, text)
+	}
+	return replaced, nil
+}
