@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
 // maxResolvers is how many name servers may be given. Within the time of a lookup no more than five that don't answer
@@ -126,7 +127,7 @@ func nameServer(text string) (string, error) {
 	} else if !isName(host) {
 		return "", fmt.Errorf("%q is neither host nor host:port", text)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	if _, err := hostport.Port(port); err != nil {
 		return "", fmt.Errorf("%q has no port between 1 and 65535", text)
 	}
 	return net.JoinHostPort(strings.ToLower(host), port), nil

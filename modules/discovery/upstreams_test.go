@@ -146,7 +146,7 @@ func TestUpstreamsThatAreNone(t *testing.T) {
 	}
 }
 
-// asking returns a source that asks a function.
+// askingModule returns a source whose module is a function.
 func askingModule(get func(*http.Request) ([]*reverseproxy.Upstream, error)) *source {
 	return &source{finder: &upstreamsFinder{module: &listed{get: get}}, refresh: time.Minute}
 }
