@@ -14,6 +14,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/miekg/dns"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 )
 
 const (
@@ -24,9 +26,7 @@ const (
 // provision returns the source of settings.
 func provision(t *testing.T, d *Discover) *source {
 	t.Helper()
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
-	t.Cleanup(cancel)
-	found, err := d.Provision(ctx)
+	found, err := d.Provision(modules.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 )
 
 func TestRefused(t *testing.T) {
@@ -50,9 +51,7 @@ func TestRefused(t *testing.T) {
 			if err := json.Unmarshal([]byte(tc.settings), &d); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
-			defer cancel()
-			if _, err := d.Provision(ctx); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := d.Provision(modules.Context(t)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q in it", err, tc.want)
 			}
 		})
