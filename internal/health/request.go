@@ -56,6 +56,22 @@ func (r *Request) Deadline(now time.Time, repeatable bool) (time.Time, Expiry) {
 	return r.c.cfg.Load().Timeouts.Attempt(r.start, now, repeatable)
 }
 
+// recharge counts the request as a retry, or lets the charge that it has already stand for the next one.
+func (r *Request) recharge(cfg *Config, charged bool) Why {
+	if !charged {
+		return r.charge(cfg)
+	}
+	if why := r.c.requests.mayStay(cfg.Limits.Retries, &cfg.Retry.Budget); why != NoReason {
+		r.c.stats.retriesRefused.Add(1)
+		return why
+	}
+	if !r.open.Load() {
+		return Settled // and the charge with it
+	}
+	r.c.stats.retries.Add(1)
+	return NoReason
+}
+
 // charge counts the request as a retry. It returns what stands in the way, if anything does.
 func (r *Request) charge(cfg *Config) Why {
 	if why := r.c.requests.tryCharge(cfg.Limits.Retries, &cfg.Retry.Budget); why != NoReason {
@@ -192,31 +208,68 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 	if was == attemptSettled {
 		return Decision{Why: Settled}
 	}
-	r, cfg := a.r, a.r.c.cfg.Load()
-	d := Decision{Outcome: f.Outcome}
-	d.Action, d.Why = cfg.Retry.decide(&f, r.retries, r.replayed)
-	if d.Action == Replay {
+	d := a.decide(&f, was, random, now)
+	switch d.Action {
+	case Replay:
 		// It is the same retry, if it was one: the charge stays.
-		r.replayed, d.Outcome = true, Outcome{Kind: Stale}
+		a.r.replayed = true
 		a.settle(d.Outcome, was, now)
-		r.c.stats.replays.Add(1)
+		a.r.c.stats.replays.Add(1)
+	case Again:
+		a.retried(d.Outcome, was, now)
+	case Stop:
+		a.settle(d.Outcome, was, now)
+		a.uncharge(was)
+		a.r.exclude(a.e)
+	}
+	return d
+}
+
+// Reject is Fail for an answer that is a failure, except that the attempt stays open if the failure stands: then it ends
+// with the answer, which is passed on. f is an Answer, so that there is nothing to replay.
+func (a *Attempt) Reject(f Failure, random uint64, now time.Time) Decision {
+	was := a.state.Load()
+	if was == attemptSettled {
+		return Decision{Why: Settled}
+	}
+	d := a.decide(&f, was, random, now)
+	if d.Action != Again {
 		return d
 	}
-	a.settle(f.Outcome, was, now)
-	a.uncharge(was)
-	r.exclude(a.e)
-	if d.Action != Again {
+	if a.state.Swap(attemptSettled) == attemptSettled {
+		a.r.discharge()
+		return Decision{Why: Settled}
+	}
+	a.retried(d.Outcome, was, now)
+	return d
+}
+
+// decide returns what to do about a failure. With Again the request is charged for the next attempt.
+func (a *Attempt) decide(f *Failure, was uint32, random uint64, now time.Time) Decision {
+	r, cfg := a.r, a.r.c.cfg.Load()
+	d := Decision{Outcome: f.Outcome}
+	switch d.Action, d.Why = cfg.Retry.decide(f, r.retries, r.replayed); d.Action {
+	case Replay:
+		d.Outcome = Outcome{Kind: Stale}
+		return d
+	case Stop:
 		return d
 	}
 	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
 	if d.Why = OutOfTime; cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)) {
-		d.Why = r.charge(cfg)
+		d.Why = r.recharge(cfg, a.asRetry(was) > 0)
 	}
 	if d.Why != NoReason {
 		return Decision{Why: d.Why, Outcome: f.Outcome}
 	}
-	r.retries++
 	return d
+}
+
+// retried settles an attempt that is tried again. Its charge, if it had one, is that of the next.
+func (a *Attempt) retried(o Outcome, was uint32, now time.Time) {
+	a.settle(o, was, now)
+	a.r.exclude(a.e)
+	a.r.retries++
 }
 
 // settle takes the attempt out of the counts and tells the endpoint's health, if there is news.

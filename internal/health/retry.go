@@ -29,8 +29,7 @@ func (b *Budget) Bound(requests int64) int64 {
 	return max(int64(b.Min), requests*int64(b.Percent)/100)
 }
 
-// Retry says which failures are tried again. The zero value tries none; a stale connection is replaced all the
-// same.
+// Retry says which failures are tried again. The zero value tries none; a stale connection is replaced all the same.
 type Retry struct {
 	// Max is how many times a request is tried again.
 	Max int
@@ -151,47 +150,6 @@ func (r *Retry) decide(f *Failure, retries int, replayed bool) (Action, Why) {
 // endpoint has worked on the request after all, it does no harm that it gets it again.
 func (f *Failure) stale() bool {
 	return f.Reused && f.Kind == Reset && (f.Eligible || f.Safe || f.Unseen)
-}
-
-// Reject is Fail for an answer that is a failure, except that the attempt stays open if the failure stands: then it ends
-// with the answer, which is passed on.
-func (a *Attempt) Reject(f Failure, random uint64, now time.Time) Decision {
-	was, r, cfg := a.state.Load(), a.r, a.r.c.cfg.Load()
-	if was == attemptSettled {
-		return Decision{Why: Settled}
-	}
-	d := Decision{Outcome: f.Outcome}
-	if d.Action, d.Why = cfg.Retry.decide(&f, r.retries, r.replayed); d.Action != Again {
-		return Decision{Why: d.Why, Outcome: f.Outcome}
-	}
-	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
-	if d.Why = OutOfTime; cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)) {
-		d.Why = r.recharge(cfg, a.asRetry(was) > 0)
-	}
-	if d.Why != NoReason {
-		return Decision{Why: d.Why, Outcome: f.Outcome}
-	}
-	if a.state.Swap(attemptSettled) == attemptSettled {
-		r.discharge()
-		return Decision{Why: Settled}
-	}
-	a.settle(f.Outcome, was, now)
-	r.exclude(a.e)
-	r.retries++
-	return d
-}
-
-// recharge counts the request as a retry, or lets the charge stand for the next one that it has already.
-func (r *Request) recharge(cfg *Config, charged bool) Why {
-	if !charged {
-		return r.charge(cfg)
-	}
-	if why := r.c.requests.mayStay(cfg.Limits.Retries, &cfg.Retry.Budget); why != NoReason {
-		r.c.stats.retriesRefused.Add(1)
-		return why
-	}
-	r.c.stats.retries.Add(1)
-	return NoReason
 }
 
 // covers says whether the policy covers a kind of failure.
