@@ -1,5 +1,6 @@
 // Package sockopt sets and reads what the kernel knows about a TCP connection: keepalive, the user timeout, when
-// the last byte arrived, how many were acknowledged, and whether there will be more. It finds the socket below wrappers that show what they wrap (NetConn).
+// the last byte arrived, how many were acknowledged, and whether there will be more. It finds the socket below wrappers
+// that show what they wrap (NetConn).
 package sockopt
 
 import (
