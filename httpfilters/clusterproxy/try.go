@@ -6,7 +6,6 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -301,20 +300,4 @@ func isSafe(method string) bool {
 		return true
 	}
 	return false
-}
-
-// isRewritten says whether the path of a request is another one than the client has asked for.
-func isRewritten(r *http.Request) bool {
-	original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
-	return !ok || original.URL == nil || original.URL.Path != r.URL.Path || original.URL.RawPath != r.URL.RawPath
-}
-
-// checkPath refuses a rewritten path that means something else than it says.
-func checkPath(r *http.Request) error {
-	path := r.URL.Path
-	plain := strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.Contains(path, "..") && r.URL.Opaque == ""
-	if plain || !isRewritten(r) {
-		return nil
-	}
-	return judgePath(r.URL)
 }

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // websocket is the one protocol that every client may switch to.
@@ -47,7 +48,7 @@ func checkSwitch(r *http.Request, res *http.Response) error {
 	if len(asked) != 1 || len(got) != 1 || !strings.EqualFold(asked[0], got[0]) {
 		return errUnasked
 	}
-	if !hasToken(res.Header[connectionHeader], upgradeHeader) {
+	if !httpguts.HeaderValuesContainsToken(res.Header[connectionHeader], upgradeHeader) {
 		return fmt.Errorf("101 Switching Protocols without Connection: %s", upgradeHeader)
 	}
 	if !strings.EqualFold(got[0], websocket) {
@@ -72,31 +73,4 @@ func field(h http.Header, name string) string {
 func acceptOf(key string) string {
 	sum := sha1.Sum([]byte(key + websocketGUID)) //nolint:gosec // see above
 	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-// hasToken says whether a list of tokens has one.
-func hasToken(fields []string, token string) bool {
-	for _, list := range fields {
-		for one := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(strings.TrimSpace(one), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// judgePath says what is wrong with a rewritten path.
-func judgePath(u *url.URL) error {
-	switch path := u.Path; {
-	case u.Opaque != "":
-		return fmt.Errorf("rewritten to %q, which isn't a path", u.Opaque)
-	case !strings.HasPrefix(path, "/"):
-		return fmt.Errorf("rewritten to %q, which doesn't begin with a slash", path)
-	case strings.HasPrefix(path, "//"):
-		return fmt.Errorf("rewritten to %q, which begins with two slashes", path)
-	case slices.Contains(strings.Split(path, "/"), ".."):
-		return fmt.Errorf("rewritten to %q, which goes up", path)
-	}
-	return nil
 }
