@@ -32,6 +32,8 @@ type Source struct {
 
 	cluster *cluster.Cluster
 	key     balancers.Key
+	// visitVar is the name of the variable that has the visit of a request. Each source has its own.
+	visitVar string
 }
 
 // CaddyModule returns the Caddy module information.
@@ -55,7 +57,7 @@ func (s *Source) Provision(ctx caddy.Context) error {
 	if s.cluster, err = app.Cluster(s.Cluster); err != nil {
 		return err // it names the cluster
 	}
-	s.key = s.cluster.Key()
+	s.key, s.visitVar = s.cluster.Key(), fmt.Sprintf("sluice.upstreams.cluster.%p", s)
 	return checkKey(s.cluster)
 }
 
@@ -72,13 +74,13 @@ func (s *Source) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 
 // GetUpstreams picks an endpoint. It gives none if the cluster has none, or takes no more: the client gets a 503.
 func (s *Source) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, error) {
-	v, again := caddyhttp.GetVar(r.Context(), s.varName()).(*visit)
+	v, again := caddyhttp.GetVar(r.Context(), s.visitVar).(*visit)
 	if !again {
 		v = new(visit)
 		if s.cluster.Admit(&v.request) != nil {
 			return []*reverseproxy.Upstream{}, nil
 		}
-		caddyhttp.SetVar(r.Context(), s.varName(), v)
+		caddyhttp.SetVar(r.Context(), s.visitVar, v)
 		context.AfterFunc(r.Context(), v.end)
 	}
 	key := cluster.Key{}
@@ -91,9 +93,6 @@ func (s *Source) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, error)
 	}
 	return []*reverseproxy.Upstream{{Dial: e.Upstream().Dial}}, nil
 }
-
-// varName is the name of the variable that has the visit of a request. Each source has its own.
-func (s *Source) varName() string { return fmt.Sprintf("sluice.upstreams.cluster.%p", s) }
 
 // visit is a request at the cluster, until its context ends.
 type visit struct {
