@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
-	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
@@ -22,7 +21,6 @@ const idlePerEndpoint = 256
 // links are the connections of a handler to its clusters.
 type links struct {
 	ctx  caddy.Context
-	app  *sluiceapp.App
 	base reverseproxy.HTTPTransport
 	// tls is how to speak TLS if the transport says so; nil if it doesn't.
 	tls   *upstreamtls.Client
@@ -54,7 +52,7 @@ func (h *Handler) newLinks(ctx caddy.Context) (*links, error) {
 		return nil, fmt.Errorf("transport: %w", err)
 	}
 	h.TransportRaw = nil
-	l := &links{ctx: ctx, app: h.app, base: *base, byCluster: make(map[*cluster.Cluster]*link)}
+	l := &links{ctx: ctx, base: *base, byCluster: make(map[*cluster.Cluster]*link)}
 	if l.base.KeepAlive == nil {
 		l.base.KeepAlive = new(reverseproxy.KeepAlive)
 	}
