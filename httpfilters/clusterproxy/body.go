@@ -49,9 +49,8 @@ type keeper struct {
 	limit, length int64
 	// known says that the body isn't longer than the limit.
 	known bool
-	// touched says that somebody has begun to read, lost that not everything that was read is kept. lost is set before a
-	// read that can't be kept. They are safe.
-	touched, lost atomic.Bool
+	// lost says that not everything that was read is kept. It is set before a read that can't be kept. It is safe.
+	lost atomic.Bool
 }
 
 // newKeeper returns the keeper of a body. length is -1 if it isn't known. Without a limit nothing is kept.
@@ -62,7 +61,7 @@ func newKeeper(src io.Reader, length, limit int64) *keeper {
 }
 
 // repeatable says whether the whole body can be sent once more: none of it was read, or all that was is kept. It is safe.
-func (k *keeper) repeatable() bool { return !k.touched.Load() || !k.lost.Load() }
+func (k *keeper) repeatable() bool { return !k.lost.Load() }
 
 // reader returns the body from its beginning.
 func (k *keeper) reader() io.ReadCloser { return &bodyReader{keeper: k} }
@@ -90,7 +89,6 @@ func (k *keeper) next(p []byte) (int, error) {
 	if k.err != nil {
 		return 0, k.err
 	}
-	k.touched.Store(true)
 	room := k.limit - k.kept()
 	if k.over || room <= 0 {
 		return k.pass(p)
