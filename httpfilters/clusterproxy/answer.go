@@ -23,7 +23,7 @@ func (t *try) examine(r *http.Request, res *http.Response, err error) (verdict, 
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		if err := checkSwitch(r, res); err != nil {
 			_ = res.Body.Close()
-			return t.failed(health.Malformed, http.StatusBadGateway, err), false
+			return t.failed(health.Malformed, err), false
 		}
 		return verdict{}, true
 	}
@@ -31,7 +31,8 @@ func (t *try) examine(r *http.Request, res *http.Response, err error) (verdict, 
 	if !s.link.cluster.RetriesStatus(res.StatusCode) || !s.eligible {
 		return verdict{}, true
 	}
-	v := t.failed(health.Answer, res.StatusCode, errors.New(res.Status))
+	v := t.failed(health.Answer, errors.New(res.Status))
+	v.status = res.StatusCode
 	if v.decided = s.reject(t, v); !v.decided {
 		return verdict{}, true // it stands
 	}
@@ -79,7 +80,7 @@ func (a *answer) outcome(err error) cluster.Outcome {
 	switch s := a.state; {
 	case errors.Is(err, io.EOF):
 		return health.Answered(a.status)
-	case s.client.Err() != nil, s.expired.Load():
+	case s.givenUp():
 		return cluster.Outcome{Kind: health.Aborted}
 	}
 	return cluster.Outcome{Kind: health.Reset}
@@ -88,13 +89,8 @@ func (a *answer) outcome(err error) cluster.Outcome {
 // Close closes the body. If it wasn't read to its end, that was our wish, or the client's: nobody has failed.
 func (a *answer) Close() error {
 	err := a.ReadCloser.Close()
-	s := a.state
-	s.current.release()
-	if s.client.Err() != nil || s.expired.Load() {
-		s.settle(cluster.Outcome{Kind: health.Aborted})
-		return err
-	}
-	s.settle(health.Answered(a.status))
+	a.state.current.release()
+	a.state.settle(a.state.outcome())
 	return err
 }
 

@@ -58,25 +58,27 @@ func (t *try) judge(err error) verdict {
 	case s.expired.Load():
 		return verdict{kind: health.Aborted, status: http.StatusGatewayTimeout, err: s.errTimeout()}
 	case t.phase.Load() == expired:
-		return t.failed(health.Timeout, http.StatusGatewayTimeout, errors.New("per_try_timeout is over"))
+		return t.failed(health.Timeout, errors.New("per_try_timeout is over"))
 	case s.badBody() != nil:
 		return verdict{kind: health.Aborted, status: http.StatusBadRequest, err: s.badBody()}
 	case errors.As(err, &guarded):
-		return t.failed(health.Aborted, http.StatusBadGateway, err)
+		return t.failed(health.Aborted, err)
 	case errors.As(err, &refused):
-		v := t.failed(health.Aborted, http.StatusServiceUnavailable, err)
-		v.limited, v.elsewhere = true, refused.Why.OfEndpoint()
+		v := t.failed(health.Aborted, err)
+		v.status, v.limited, v.elsewhere = http.StatusServiceUnavailable, true, refused.Why.OfEndpoint()
 		return v
-	case errors.As(err, &connect) && connect.timeout:
-		return t.failed(health.Connect, http.StatusGatewayTimeout, err)
-	case connect != nil:
-		return t.failed(health.Connect, http.StatusBadGateway, err)
+	case errors.As(err, &connect):
+		v := t.failed(health.Connect, err)
+		if connect.timeout {
+			v.status = http.StatusGatewayTimeout
+		}
+		return v
 	case isTimeout(err):
-		return t.failed(health.Timeout, http.StatusGatewayTimeout, err)
+		return t.failed(health.Timeout, err)
 	case t.began() && !isBroken(err):
-		return t.failed(health.Malformed, http.StatusBadGateway, err)
+		return t.failed(health.Malformed, err)
 	}
-	v := t.failed(health.Reset, http.StatusBadGateway, err)
+	v := t.failed(health.Reset, err)
 	v.unseen = t.unseen(err)
 	return v
 }
@@ -92,11 +94,11 @@ func (s *state) badBody() error {
 	return nil
 }
 
-// failed returns the verdict of a failure. Nothing of the error but its text is passed on: Caddy's handler would make more
+// failed returns the verdict of a failure, with the status that goes with its kind. Nothing of the error but its text is passed on: Caddy's handler would make more
 // of it.
-func (t *try) failed(kind health.Kind, status int, err error) verdict {
+func (t *try) failed(kind health.Kind, err error) verdict {
 	text := fmt.Errorf("cluster %s: endpoint %s: %v", t.state.link.cluster.Name(), t.endpoint.Address(), err) //nolint:errorlint // hidden on purpose
-	return verdict{kind: kind, status: status, err: text}
+	return verdict{kind: kind, status: kind.GatewayStatus(), err: text}
 }
 
 // isBroken says whether an error means that a connection broke, and not that what came over it made no sense.
@@ -114,10 +116,14 @@ func (s *state) fail(t *try, v verdict) health.Action {
 	if v.elsewhere {
 		return s.elsewhere(t)
 	}
-	f := s.failureOf(t, v)
-	d := s.lease.Fail(f)
-	s.noteFailure(f.Kind, d)
-	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, v.limited
+	return s.heed(v.kind, s.lease.Fail(s.failureOf(t, v)), v.limited)
+}
+
+// heed keeps what the cluster has decided about an attempt that failed with a kind, and whether a limit stood in the way.
+func (s *state) heed(kind health.Kind, d cluster.Decision, limited bool) health.Action {
+	s.failed, s.failure = true, kind
+	s.exhausted = s.exhausted || d.Why == health.OverBudget
+	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, limited
 	return d.Action
 }
 
@@ -138,25 +144,21 @@ func (s *state) failureOf(t *try, v verdict) cluster.Failure {
 // elsewhere gives up an endpoint that has no room for a connection. Another one may, and nothing was sent yet.
 func (s *state) elsewhere(t *try) health.Action {
 	s.lease.Crowded()
-	s.noteFailure(health.Aborted, cluster.Decision{})
-	s.again, s.delay, s.limited = !t.passed.Load() && s.repeatable(), 0, true
-	if s.again {
-		return health.Again
+	d := cluster.Decision{Action: health.Stop}
+	if !t.passed.Load() && s.repeatable() {
+		d.Action = health.Again
 	}
-	return health.Stop
+	return s.heed(health.Aborted, d, true)
 }
 
 // reject tells the cluster of an answer that may be tried again, and says whether it is. If it isn't, it stands: it is
 // passed on, and the lease stays open.
 func (s *state) reject(t *try, v verdict) bool {
-	f := s.failureOf(t, v)
-	d := s.lease.Reject(f)
-	s.noteFailure(f.Kind, d)
-	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, false
-	if s.again {
-		s.open.Store(false)
+	if s.heed(v.kind, s.lease.Reject(s.failureOf(t, v)), false) != health.Again {
+		return false
 	}
-	return s.again
+	s.open.Store(false)
+	return true
 }
 
 // error returns the error for Caddy's handler: one with a status, or that the client has left.

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
@@ -137,14 +136,15 @@ const placeholderPrefix = "http.sluice."
 
 // placeholder returns the value of a placeholder.
 func placeholder(vars map[string]any, key string) (any, bool) {
-	if len(key) <= len(placeholderPrefix) || key[:len(placeholderPrefix)] != placeholderPrefix {
+	name, ours := strings.CutPrefix(key, placeholderPrefix)
+	if !ours {
 		return nil, false
 	}
 	s, ok := vars[stateVar].(*state)
 	if !ok {
 		return nil, false
 	}
-	switch key[len(placeholderPrefix):] {
+	switch name {
 	case "cluster":
 		return s.link.cluster.Name(), true
 	case "endpoint":
@@ -169,10 +169,4 @@ func (s *state) lastFailure() string {
 		return ""
 	}
 	return s.failure.String()
-}
-
-// noteFailure keeps what there is to say about an attempt that failed.
-func (s *state) noteFailure(kind health.Kind, d cluster.Decision) {
-	s.failed, s.failure = true, kind
-	s.exhausted = s.exhausted || d.Why == health.OverBudget
 }

@@ -117,12 +117,7 @@ func (s *state) finish() {
 	if s.current != nil {
 		s.current.end()
 	}
-	switch {
-	case s.answer.status != 0 && s.client.Err() == nil && !s.expired.Load():
-		s.settle(health.Answered(s.answer.status))
-	default:
-		s.settle(cluster.Outcome{Kind: health.Aborted})
-	}
+	s.settle(s.outcome())
 	s.request.Finish()
 	if s.cancel != nil {
 		s.timer.Stop()
@@ -132,6 +127,17 @@ func (s *state) finish() {
 		s.body.release()
 	}
 }
+
+// outcome returns what became of the attempt if nothing has failed: an answer, unless the request was given up before.
+func (s *state) outcome() cluster.Outcome {
+	if s.answer.status == 0 || s.givenUp() {
+		return cluster.Outcome{Kind: health.Aborted}
+	}
+	return health.Answered(s.answer.status)
+}
+
+// givenUp says whether nobody wants the answer any more: the client has left, or the time for the request is over.
+func (s *state) givenUp() bool { return s.client.Err() != nil || s.expired.Load() }
 
 // repeatable says whether the whole request can be sent once more. It is safe.
 func (s *state) repeatable() bool { return s.body == nil || s.body.repeatable() }
