@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,12 +199,16 @@ func TestModuleHangs(t *testing.T) {
 	})
 }
 
-// TestModulesOfCaddy asks Caddy's own modules.
+// run numbers the runs of TestModulesOfCaddy.
+var run atomic.Int64
+
+// TestModulesOfCaddy asks Caddy's own modules. They keep answers for the whole process, so each run has names of its own.
 func TestModulesOfCaddy(t *testing.T) {
-	z, server := zoneOf(t, host+". 60 IN A 192.0.2.1", service+". 60 IN SRV 5 5 80 a.test.")
-	own := fmt.Sprintf(`{"source":"a","name":%q,"port":"80","resolver":{"addresses":[%q]}}`, host+".", server)
+	domain := fmt.Sprintf("run%d.test.", run.Add(1))
+	z, server := zoneOf(t, "api."+domain+" 60 IN A 192.0.2.1", "_api._tcp."+domain+" 60 IN SRV 5 5 80 a.test.")
+	own := fmt.Sprintf(`{"source":"a","name":%q,"port":"80","resolver":{"addresses":[%q]}}`, "api."+domain, server)
 	wantFound(t, upstreams(t, own), "192.0.2.1:80/0/1")
-	records := fmt.Sprintf(`{"source":"srv","name":%q,"resolver":{"addresses":[%q]}}`, service+".", server)
+	records := fmt.Sprintf(`{"source":"srv","name":%q,"resolver":{"addresses":[%q]}}`, "_api._tcp."+domain, server)
 	wantFound(t, upstreams(t, `{"source":"multi","sources":[`+own+`,`+records+`]}`), "192.0.2.1:80/0/1", "a.test:80/0/1")
 	if !slices.ContainsFunc(z.questions(), func(q string) bool { return strings.HasSuffix(q, " SRV") }) {
 		t.Error("got no question of Caddy's module")
