@@ -34,7 +34,7 @@ type shedding struct {
 
 	// mu guards the fields below.
 	mu sync.Mutex
-	// count is how many connections were refused since it began; 0 while the gate is open.
+	// count is how many were refused since it began; 0 while the gate is open.
 	count       uint64
 	began, last time.Time
 	timer       *time.Timer
