@@ -2,7 +2,6 @@ package clusterproxy
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,12 +17,14 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard" // handlers for responses, and matchers
 
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 // patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+const patience = sites.Patience
 
 // object is JSON.
 type object = map[string]any
@@ -75,29 +76,7 @@ func run(t testing.TB, clusters object) (ctx caddy.Context, stop func()) {
 // prepare returns the context of a config that has clusters, which haven't started.
 func prepare(t testing.TB, clusters object) (caddy.Context, func()) {
 	t.Helper()
-	config := &caddy.Config{
-		Admin: &caddy.AdminConfig{Disabled: true},
-		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
-			"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)}},
-		}},
-		AppsRaw: caddy.ModuleMap{"sluice": encode(t, object{"clusters": clusters})},
-	}
-	base, err := caddy.ProvisionContext(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := caddy.NewContext(base)
-	app, err := sluiceapp.Of(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ctx, func() {
-		cancel()
-		// Nobody ends the context of the config itself.
-		if err := app.Cleanup(); err != nil {
-			t.Error(err)
-		}
-	}
+	return modules.ContextUntil(t, caddy.ModuleMap{"sluice": encode(t, object{"clusters": clusters})})
 }
 
 func encode(t testing.TB, v any) json.RawMessage {
@@ -144,9 +123,7 @@ func serve(t testing.TB, ctx caddy.Context, name string, options object) *site {
 func serveHandler(t testing.TB, h caddyhttp.MiddlewareHandler) *site {
 	t.Helper()
 	s := &site{handler: h}
-	s.Server = httptest.NewUnstartedServer(s)
-	s.Start()
-	t.Cleanup(s.Close)
+	s.Server = sites.Serve(t, s)
 	s.Client().Transport.(*http.Transport).DisableCompression = true
 	return s
 }
@@ -175,11 +152,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.failures = append(s.failures, err)
 	s.mu.Unlock()
-	status := http.StatusInternalServerError
-	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
-		status = failed.StatusCode
-	}
-	w.WriteHeader(status)
+	w.WriteHeader(sites.Status(err))
 	fmt.Fprint(w, err)
 }
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/session"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
@@ -44,19 +45,7 @@ func clusterName(t testing.TB) string {
 // provision provisions a config with these clusters, and a handler with these settings.
 func provision(t testing.TB, clusters, handler string) (*site, error) {
 	t.Helper()
-	config := &caddy.Config{
-		Admin: &caddy.AdminConfig{Disabled: true},
-		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
-			"default": {BaseLog: caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)}},
-		}},
-	}
-	base, err := caddy.ProvisionContext(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// It is loaded by the context that the test ends.
-	config.AppsRaw = caddy.ModuleMap{"sluice": json.RawMessage(`{"clusters":{` + clusters + `}}`)}
-	ctx, cancel := caddy.NewContext(base)
+	ctx, cancel := modules.ContextUntil(t, caddy.ModuleMap{"sluice": json.RawMessage(`{"clusters":{` + clusters + `}}`)})
 	t.Cleanup(cancel)
 	app, err := sluiceapp.Of(ctx)
 	if err != nil {

@@ -17,11 +17,22 @@ func Context(t testing.TB) caddy.Context {
 // ContextLogging is Context with a log.
 func ContextLogging(t testing.TB, log caddy.BaseLog) caddy.Context {
 	t.Helper()
-	return provision(t, log, nil)
+	ctx, end := provision(t, log, nil)
+	t.Cleanup(end)
+	return ctx
 }
 
-// ContextOf is Context, but for the apps that have settings. They are provisioned, and don't start.
+// ContextOf is Context, but for the apps that have settings. They are provisioned when a module asks for them, and don't
+// start.
 func ContextOf(t testing.TB, apps caddy.ModuleMap) caddy.Context {
+	t.Helper()
+	ctx, end := ContextUntil(t, apps)
+	t.Cleanup(end)
+	return ctx
+}
+
+// ContextUntil is ContextOf until the test calls end, instead of until it is over.
+func ContextUntil(t testing.TB, apps caddy.ModuleMap) (ctx caddy.Context, end func()) {
 	t.Helper()
 	return provision(t, silent, apps)
 }
@@ -29,19 +40,19 @@ func ContextOf(t testing.TB, apps caddy.ModuleMap) caddy.Context {
 // silent is a log that nobody reads.
 var silent = caddy.BaseLog{WriterRaw: []byte(`{"output":"discard"}`)}
 
-func provision(t testing.TB, log caddy.BaseLog, apps caddy.ModuleMap) caddy.Context {
+func provision(t testing.TB, log caddy.BaseLog, apps caddy.ModuleMap) (ctx caddy.Context, end func()) {
 	t.Helper()
-	base, err := caddy.ProvisionContext(&caddy.Config{
+	config := &caddy.Config{
 		Admin:   &caddy.AdminConfig{Disabled: true},
 		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: log}}},
-		AppsRaw: apps,
-	})
+	}
+	base, err := caddy.ProvisionContext(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := caddy.NewContext(base)
-	t.Cleanup(cancel)
-	return ctx
+	// They are loaded by the context that ends: nobody ends that of the config.
+	config.AppsRaw = apps
+	return caddy.NewContext(base)
 }
 
 // Load provisions a module from its JSON.
