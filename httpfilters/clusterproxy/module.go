@@ -152,7 +152,7 @@ func (h *Handler) Cleanup() error {
 // checkKey says whether requests have what the cluster's balancer chooses by.
 func checkKey(c *cluster.Cluster) error {
 	if key := c.Key(); !key.HTTP() {
-		return fmt.Errorf("cluster: %q chooses by %q, which requests don't have", c.Name(), key.Name)
+		return fmt.Errorf("cluster: %q chooses by %q, which requests don't have", c.Name(), key)
 	}
 	return nil
 }

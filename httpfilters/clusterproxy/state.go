@@ -175,22 +175,7 @@ func (decider) MatchWithError(r *http.Request) (bool, error) {
 		return false, nil
 	}
 	s.again = false
-	return s.wait(), nil
-}
-
-// wait waits before a retry. It says whether the request is still wanted.
-func (s *state) wait() bool {
-	if s.delay <= 0 {
-		return s.ctx.Err() == nil
-	}
-	timer := time.NewTimer(s.delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.ctx.Done():
-		return false
-	}
+	return cluster.Wait(s.ctx, s.delay), nil
 }
 
 // clientGone says whether the client has left.

@@ -24,7 +24,7 @@ func (h *Handler) setCluster() (err error) {
 		return fmt.Errorf("%w (an address has a port)", err)
 	}
 	if key := h.cluster.Key(); !key.Layer4() {
-		return fmt.Errorf("cluster: %q balances by %s, which is for requests: connections have none", h.Cluster, describe(key))
+		return fmt.Errorf("cluster: %q balances by %s, which is for requests: connections have none", h.Cluster, key)
 	}
 	h.tls = h.cluster.TLS()
 	if h.ProxyProtocol == "" {
@@ -52,23 +52,6 @@ func (h *Handler) checkForeign() error {
 		}
 	}
 	return nil
-}
-
-// requestKeys are the words for keys that only requests have.
-var requestKeys = map[balancers.Source]string{
-	balancers.Header: "header", balancers.Cookie: "cookie", balancers.URI: "uri", balancers.QueryParameter: "query",
-}
-
-// describe returns a key that only requests have, as it is configured.
-func describe(key balancers.Key) string {
-	word := requestKeys[key.Source]
-	switch {
-	case word == "":
-		return key.Name
-	case key.Name == "":
-		return word
-	}
-	return word + " " + key.Name
 }
 
 // key returns what the endpoint of a connection is chosen by, if it is by something.

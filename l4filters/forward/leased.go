@@ -182,7 +182,7 @@ func (h *Handler) again(ctx context.Context, l *leased, err error) bool {
 			zap.String("endpoint", l.sess.Upstream), zap.Stringer("outcome", d.Outcome.Kind),
 			zap.Bool("again", d.Action == health.Again), zap.Stringer("why", d.Why), zap.Error(err))
 	}
-	return d.Action == health.Again && wait(ctx, d.Delay)
+	return d.Action == health.Again && cluster.Wait(ctx, d.Delay)
 }
 
 // blame says what the error of an attempt says about the endpoint: nothing if the connection was given up, if its
@@ -199,19 +199,4 @@ func (l *leased) blame(err error, now time.Time) health.Kind {
 func (l *leased) expired(now time.Time) bool {
 	end, by := l.request.Deadline(now, false)
 	return by == health.ByRequest && !now.Before(end)
-}
-
-// wait waits, and reports whether ctx is still open after it.
-func wait(ctx context.Context, delay time.Duration) bool {
-	if delay <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -4,18 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // ParseKey reads a key: `client_ip`, `sni`, `header <name>`, `cookie <name>`, `uri`, `query <name>`, or a text with
 // placeholders, those of connections or those of requests.
 func ParseKey(text string) (Key, error) {
 	word, name, named := strings.Cut(text, " ")
-	source, known := sources[word]
+	source := sourceOf(word)
 	switch {
 	case text == "":
 		return Key{}, errors.New("is required")
-	case !known:
+	case source == NoKey:
 		return parsePlaceholders(text)
 	case !source.named() && named:
 		return Key{}, fmt.Errorf("%q: %s takes no name", text, word)
@@ -23,7 +26,7 @@ func ParseKey(text string) (Key, error) {
 		return Key{}, fmt.Errorf("%q: %s needs a name", text, word)
 	case source == QueryParameter:
 		return Key{source, name}, nil
-	case named && !isToken(name):
+	case named && !httpguts.ValidHeaderFieldName(name):
 		return Key{}, fmt.Errorf("%q: %q is not the name of a %s", text, name, word)
 	case source == Header:
 		name = textproto.CanonicalMIMEHeaderKey(name)
@@ -31,21 +34,22 @@ func ParseKey(text string) (Key, error) {
 	return Key{source, name}, nil
 }
 
-// sources are the words for what a key can be.
-var sources = map[string]Source{
-	"client_ip": ClientIP, "sni": SNI, "header": Header, "cookie": Cookie, "uri": URI, "query": QueryParameter,
+// words are the words for what a key can be. A text with placeholders has none.
+var words = [...]string{ClientIP: "client_ip", SNI: "sni", Header: "header", Cookie: "cookie", URI: "uri", QueryParameter: "query", Placeholder: ""}
+
+// sourceOf returns the source of a word; NoKey if there is none.
+func sourceOf(word string) Source {
+	if word == "" {
+		return NoKey
+	}
+	return Source(max(slices.Index(words[:], word), int(NoKey)))
 }
+
+// String returns the key as ParseKey reads it.
+func (k Key) String() string { return strings.TrimSpace(words[k.Source] + " " + k.Name) }
 
 // named says whether keys of the source have a name.
 func (s Source) named() bool { return s == Header || s == Cookie || s == QueryParameter }
-
-// isToken says whether a text is a token, as names of headers and cookies are (RFC 9110 section 5.6.2).
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
-		letter := r|0x20 >= 'a' && r|0x20 <= 'z'
-		return !letter && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
 
 // What placeholders of connections and of requests begin with.
 const (

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -151,6 +152,21 @@ func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now t
 		e.barWhile(view.Endpoint(place).Full)
 	}
 	return why
+}
+
+// Wait waits before a retry, for as long as the decision says. It reports whether ctx is still open after it.
+func Wait(ctx context.Context, delay time.Duration) bool {
+	if delay <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // barWhile keeps picks away from an endpoint that has no room. Whoever ends something there lets them in again, unless that

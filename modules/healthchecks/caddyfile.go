@@ -19,7 +19,7 @@ func (t *TCP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if d.Val() != "port" {
 			return d.Errf("unrecognized option %q: expected port", d.Val())
 		}
-		t.Port, err = args.Number(d, 1, maxPort)
+		t.Port, err = port(d)
 		return err
 	})
 }
@@ -160,7 +160,7 @@ func (g *GRPC) unmarshalOption(d *caddyfile.Dispenser) error {
 func (c *Connection) unmarshalOption(d *caddyfile.Dispenser) (known bool, err error) {
 	switch d.Val() {
 	case "port":
-		c.Port, err = args.Number(d, 1, maxPort)
+		c.Port, err = port(d)
 	case "proxy_protocol":
 		c.ProxyProtocol, err = args.One(d)
 	default:
@@ -198,6 +198,15 @@ func (o *OptionalTLS) unmarshalOption(d *caddyfile.Dispenser) (known bool, err e
 	}
 	o.TLS = &on
 	return true, err
+}
+
+// port reads the port behind the option at which d stands.
+func port(d *caddyfile.Dispenser) (int, error) {
+	number, err := args.Int(d)
+	if err == nil && number > maxPort {
+		err = d.Errf("port: %d is out of range, 1 to %d", number, maxPort)
+	}
+	return int(number), err
 }
 
 // Interface guards

@@ -59,8 +59,8 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"tcp 9000", `tcp takes no argument, got "9000", at Testfile:1`},
 		{"tcp {\n send x\n}", `unrecognized option "send": expected port, at Testfile:2`},
 		{"tcp {\n port 1\n port 2\n}", "port is given twice, at Testfile:3"},
-		{"tcp {\n port 0\n}", `port: "0" is out of range, 1 to 65535, at Testfile:2`},
-		{"tcp {\n port 65536\n}", `port: "65536" is out of range, 1 to 65535, at Testfile:2`},
+		{"tcp {\n port 0\n}", `port: "0" is not a positive number, at Testfile:2`},
+		{"tcp {\n port 65536\n}", "port: 65536 is out of range, 1 to 65535, at Testfile:2"},
 		{"tls a.test", `tls takes no argument, got "a.test", at Testfile:1`},
 		{"tls {\n host a.test\n}", `unrecognized option "host": expected one of port, proxy_protocol, server_name, ca_file, verify, alpn, at Testfile:2`},
 		{"tls {\n verify yes\n}", `verify takes no argument, got "yes", at Testfile:2`},
@@ -84,7 +84,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"http / {\n verify\n verify\n}", "verify is given twice, at Testfile:3"},
 		{"grpc a b", `grpc takes one argument, got also "b", at Testfile:1`},
 		{"grpc {\n service a\n}", `unrecognized option "service": expected one of port, proxy_protocol, tls, server_name, ca_file, verify, at Testfile:2`},
-		{"grpc {\n port x\n}", `port: "x" is not a number, at Testfile:2`},
+		{"grpc {\n port x\n}", `port: "x" is not a positive number, at Testfile:2`},
 	} {
 		t.Run(tc.text, func(t *testing.T) {
 			if _, err := unmarshal(t, tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {

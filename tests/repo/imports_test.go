@@ -107,7 +107,7 @@ var rules = []rule{
 	{
 		name:     "balancers know nothing but how to choose",
 		packages: []string{"modules/balancers"},
-		allow:    append([]string{caddyPath, caddyfilePath}, ours("internal/balance", "caddyfile/args")...),
+		allow:    append([]string{"golang.org/x/net/http/httpguts", caddyPath, caddyfilePath}, ours("internal/balance", "caddyfile/args")...),
 	},
 	{name: "addresses are read as Caddy does, names as patterns are", packages: []string{"modules/hostport"}, allow: append([]string{caddyPath}, ours("internal/snitable")...)},
 	{
