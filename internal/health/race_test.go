@@ -126,6 +126,9 @@ func (u *user) attempt(req *Request) bool {
 	defer closed.Wait()
 	defer k.Close()
 	if oneIn(u.random, 3) {
+		closed.Go(func() { a.Connected(u.now) })
+	}
+	if oneIn(u.random, 3) {
 		a.Proven(u.now)
 	}
 	if oneIn(u.random, 3) {

@@ -120,7 +120,9 @@ type Attempt struct {
 const (
 	attemptSettled uint32 = iota
 	attemptOpen
-	// attemptProven is an open one whose endpoint's health knows of a success.
+	// attemptConnected is an open one that is no retry any longer.
+	attemptConnected
+	// attemptProven is one whose endpoint's health knows of a success, too.
 	attemptProven
 )
 
@@ -173,18 +175,33 @@ func (a *Attempt) Endpoint() *Endpoint { return a.e }
 // Trial says whether the attempt is a trial.
 func (a *Attempt) Trial() bool { return a.trial != 0 }
 
-// Proven tells the endpoint's health of a success while the attempt goes on: a session that may last for hours has
-// connected, or a trial was answered. The attempt stays counted, but not as a retry: that is over, and must not use up
-// the budget for hours. In the end its outcome tells no more, unless it is a failure. Only the first call has an effect.
-func (a *Attempt) Proven(now time.Time) {
-	if !a.state.CompareAndSwap(attemptOpen, attemptProven) {
+// Connected says that the attempt has its connection, which may serve for hours. A retry is over with it: it must not use
+// up the budget for hours. So is a trial, with a success: the next one must not wait for hours. To the health of any other
+// endpoint a connection is no success, since one that accepts and then resets would never be found out: that takes Proven,
+// or Done. Only the first call has an effect.
+func (a *Attempt) Connected(now time.Time) {
+	if a.trial != 0 {
+		a.Proven(now)
 		return
 	}
-	if a.retry > 0 {
+	a.connected()
+}
+
+// connected takes the attempt out of the retries.
+func (a *Attempt) connected() {
+	if a.state.CompareAndSwap(attemptOpen, attemptConnected) && a.retry > 0 {
 		a.e.attempts.add(0, -1)
 		a.r.discharge()
 	}
-	a.r.c.settle(a.e, a.trial, Outcome{}, now)
+}
+
+// Proven is Connected, and tells the endpoint's health of a success while the attempt goes on: the endpoint has said
+// something. In the end its outcome tells no more, unless it is a failure. Only the first call has an effect.
+func (a *Attempt) Proven(now time.Time) {
+	a.connected()
+	if a.state.CompareAndSwap(attemptConnected, attemptProven) {
+		a.r.c.settle(a.e, a.trial, Outcome{}, now)
+	}
 }
 
 // Quiet says that an outcome would be no news: the time at which it is told doesn't matter then.
@@ -284,19 +301,19 @@ func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
 		// A request that every endpoint answers with an error must not take out all of them: the first one has the blame.
 		o, fails = Outcome{Kind: Aborted}, false
 	}
-	if was == attemptOpen {
+	if was != attemptProven {
 		c.settle(a.e, a.trial, o, now)
 	} else if fails {
 		c.settle(a.e, 0, o, now)
 	}
 }
 
-// asRetry returns 1 if the attempt still counts as a retry in a state, else 0.
+// asRetry returns 1 if the attempt counts as a retry in a state, else 0.
 func (a *Attempt) asRetry(was uint32) int64 {
-	if was == attemptProven {
-		return 0
+	if was == attemptOpen {
+		return a.retry
 	}
-	return a.retry
+	return 0
 }
 
 // uncharge ends the request's charge if it is for this attempt.

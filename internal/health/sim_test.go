@@ -82,6 +82,8 @@ type simAttempt struct {
 	of    *simRequest
 	e     *modelEndpoint
 	retry bool
+	// trial means that it began as one.
+	trial bool
 	// proven means that its success was told before its end.
 	proven bool
 }

@@ -38,6 +38,8 @@ func (s *sim) progress() {
 	case req.attempt == nil:
 		s.try(req)
 	case oneIn(s.r, 8):
+		s.connected(req.attempt)
+	case oneIn(s.r, 8):
 		s.proven(req.attempt)
 	case oneIn(s.r, 2):
 		s.done(req, makeOutcome(s.r, s.luck))
@@ -85,7 +87,7 @@ func (s *sim) tryAt(req *simRequest, v *View, i int) {
 	}
 	if trial {
 		s.m.trials++
-		a.e.onTrial = a
+		a.e.onTrial, a.trial = a, true
 	}
 	a.e.attempts++
 	a.e.retries += int64(one(a.retry))
@@ -126,20 +128,37 @@ func (s *sim) settled(req *simRequest, o Outcome, keepCharge bool) {
 	s.m.settle(a.e, a, o)
 }
 
+// connected tells of a connection, twice.
+func (s *sim) connected(a *simAttempt) {
+	s.note("connected at %s", a.e.key)
+	s.noRetry(a)
+	if a.trial && !a.proven {
+		s.m.settle(a.e, a, Outcome{})
+		a.proven = true
+	}
+	a.a.Connected(s.now)
+	a.a.Connected(s.now)
+}
+
 // proven tells of a success, twice.
 func (s *sim) proven(a *simAttempt) {
 	s.note("proven at %s", a.e.key)
+	s.noRetry(a)
 	if !a.proven {
 		s.m.settle(a.e, a, Outcome{})
-		a.e.retries -= int64(one(a.retry))
-		if a.retry {
-			s.discharge(a.of)
-		}
-		a.retry = false
 	}
 	a.proven = true
 	a.a.Proven(s.now)
 	a.a.Proven(s.now)
+}
+
+// noRetry takes an attempt out of the model's retries.
+func (s *sim) noRetry(a *simAttempt) {
+	if a.retry {
+		a.e.retries--
+		s.discharge(a.of)
+	}
+	a.retry = false
 }
 
 func (s *sim) discharge(req *simRequest) {

@@ -212,10 +212,11 @@ func TestTrialAfterAShorterRest(t *testing.T) {
 // TestProven: a success that is told before the end of its attempt counts once, and a failure after it counts.
 func TestProven(t *testing.T) {
 	passive := Passive{Thresholds: Thresholds{Rise: 2, Fall: 2}, RetryAfter: time.Second}
-	t.Run("a_long_session_ends_a_streak_when_it_has_connected", func(t *testing.T) {
+	t.Run("a_long_session_ends_a_streak_when_it_has_proven_itself", func(t *testing.T) {
 		r := newRig(t, &Config{Outlier: outlier(2)}, 2)
 		r.fail(0, 1)
 		session := r.try(r.admit(), 0)
+		session.Connected(r.now)
 		session.Proven(r.now)
 		r.fail(0, 1)
 		r.wantOffers(0, 1)
@@ -249,5 +250,64 @@ func TestProven(t *testing.T) {
 		r.wantReason(0, UnhealthyPassive)
 		r.try(r.admit(), 0).Proven(r.now)
 		r.wantReason(0, Healthy)
+	})
+}
+
+// TestConnected: a connection by itself is no success, but for a trial.
+func TestConnected(t *testing.T) {
+	passive := Passive{Thresholds: Thresholds{Rise: 2, Fall: 3}, RetryAfter: time.Second}
+	t.Run("an_endpoint_that_accepts_and_resets_goes_down", func(t *testing.T) {
+		r := newRig(t, &Config{Passive: passive, Outlier: outlier(3)}, 2)
+		for range 3 {
+			r.wantOffers(0, 1)
+			session := r.try(r.admit(), 0)
+			session.Connected(r.now)
+			session.Done(Outcome{Kind: Reset}, r.now)
+		}
+		r.wantReason(0, UnhealthyPassive)
+		r.wantOffers(1)
+	})
+	t.Run("its_end_ends_a_streak_if_it_went_well", func(t *testing.T) {
+		for _, row := range []struct {
+			end  Kind
+			want []int
+		}{{Success, []int{0, 1}}, {Aborted, []int{1}}} {
+			r := newRig(t, &Config{Outlier: outlier(2)}, 2)
+			r.fail(0, 1)
+			session := r.try(r.admit(), 0)
+			session.Connected(r.now)
+			session.Done(Outcome{Kind: row.end}, r.now)
+			r.fail(0, 1)
+			r.wantOffers(row.want...)
+		}
+	})
+	t.Run("a_trial_is_one_success", func(t *testing.T) {
+		r := newRig(t, &Config{Passive: passive}, 2)
+		r.fail(0, 3)
+		r.at(time.Second)
+		for _, want := range []Reason{UnhealthyPassive, Healthy} {
+			session := r.try(r.admit(), 0)
+			session.Connected(r.now)
+			r.wantReason(0, want)
+			session.Connected(r.now)
+			session.Proven(r.now)
+			session.Done(Outcome{}, r.now)
+			r.wantReason(0, want)
+		}
+	})
+	t.Run("a_retry_is_over", func(t *testing.T) {
+		retry := DefaultRetry()
+		r := newRig(t, &Config{Retry: retry}, 2)
+		req := r.admit()
+		r.try(req, 0).Fail(failure(Connect), 0, r.now)
+		session := r.try(req, 1)
+		session.Connected(r.now)
+		session.Connected(r.now)
+		if got := r.c.Stats().RetriesActive; got != 0 {
+			t.Errorf("got %d retries, want none", got)
+		}
+		session.Done(Outcome{}, r.now)
+		req.Finish()
+		r.wantIdle()
 	})
 }
