@@ -140,7 +140,7 @@ func TestChangeEndpoint(t *testing.T) {
 	if err := p.load(clusterSite(site, two.http, one.http)); err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := freshClient()
 	for range 20 {
 		res, err := client.Get("http://" + site + "/")
 		if err != nil {
@@ -167,7 +167,7 @@ func TestZ131_AccessLogFields(t *testing.T) {
 	l := newLab(t)
 	b, site := l.newMember("here", &ledger{done: make(map[string][]string)}), l.freeAddr()
 	p := l.run(clusterSite(site, b.http))
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Get("http://" + site + "/")
+	res, err := freshClient().Get("http://" + site + "/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -227,22 +227,7 @@ func (l *lab) adminClient() *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", l.adminSocket())
 	}
-	return &http.Client{Transport: again{&http.Transport{DialContext: dial, DisableKeepAlives: true}}, Timeout: patience}
-}
-
-// again asks again when a question got no answer: a reload replaces the admin server, and the old one may drop what it
-// has just accepted.
-type again struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (a again) RoundTrip(req *http.Request) (*http.Response, error) {
-	for tries := 1; ; tries++ {
-		res, err := a.RoundTripper.RoundTrip(req)
-		if err == nil || tries == 5 || req.Method != http.MethodGet {
-			return res, err
-		}
-		time.Sleep(20 * time.Millisecond) // the new server is there in a moment
-	}
+	return &http.Client{Transport: again{&http.Transport{DialContext: dial, DisableKeepAlives: true}, anyError, nil}, Timeout: patience}
 }
 
 // stop ends Caddy. The config without an admin endpoint is what stops the admin server, which caddy.Stop doesn't.

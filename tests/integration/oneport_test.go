@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +32,12 @@ type onePort struct {
 // only route; site is the body of the site.
 func startOnePort(l *lab, route, site string) *onePort {
 	l.Helper()
+	return startOnePortWith(l, "", route, site)
+}
+
+// startOnePortWith is startOnePort with an option of the wrapper.
+func startOnePortWith(l *lab, option, route, site string) *onePort {
+	l.Helper()
 	addr := l.freeAddr()
 	_, port, _ := net.SplitHostPort(addr)
 	cert, key := l.certificateFiles("www.site.test")
@@ -42,13 +46,14 @@ func startOnePort(l *lab, route, site string) *onePort {
 		protocols h1 h2
 		listener_wrappers {
 			sluice {
+				%s
 				route {
 					%s
 				}
 			}
 			tls
 		}
-	}`, addr, route)
+	}`, addr, option, route)
 	sites := fmt.Sprintf("https://www.site.test:%s {\nbind 127.0.0.1\ntls %s %s\n%s\n}\n", port, cert, key, site)
 	p := l.run(options, sites)
 	p.addr = addr
@@ -347,7 +352,7 @@ func (p *onePort) askBehind(header string) string {
 		if err == nil {
 			return body
 		}
-		if !errors.Is(err, syscall.ECONNRESET) || time.Now().After(deadline) {
+		if !dropped(err) || time.Now().After(deadline) {
 			p.Fatal(err)
 		}
 	}

@@ -37,6 +37,8 @@ type visitors struct {
 	tokens  atomic.Int64
 
 	gets, posts, postsFailed, sockets, socketsCut, lineCount, linesCut atomic.Int64
+	// askedAgain counts what a reload has dropped before it was answered.
+	askedAgain atomic.Int64
 }
 
 func (c *visitors) token() string { return fmt.Sprintf("token-%d", c.tokens.Add(1)) }
@@ -59,7 +61,7 @@ func (c *visitors) client(version2 bool) *http.Client {
 	protocols.SetUnencryptedHTTP2(version2)
 	t := &http.Transport{Protocols: protocols, MaxIdleConnsPerHost: 64}
 	c.Cleanup(t.CloseIdleConnections)
-	return &http.Client{Transport: t, Timeout: patience}
+	return &http.Client{Transport: again{t, dropped, &c.askedAgain}, Timeout: patience}
 }
 
 // ask makes a request, and returns the status, or an error.
@@ -108,21 +110,17 @@ func (c *visitors) post(client *http.Client) {
 
 // socket is a WebSocket: it must come about; it may be cut when its backend is.
 func (c *visitors) socket() {
-	conn, err := net.Dial("tcp", c.site)
+	conn, r, err := c.upgrade()
+	for asks := 1; asks < maxAsks && dropped(err); asks++ {
+		c.askedAgain.Add(1)
+		time.Sleep(pauseToAsk)
+		conn, r, err = c.upgrade()
+	}
 	if err != nil {
 		c.Errorf("WebSocket: %v", err)
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, _ = fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", c.site, webSocketKey)
-	r := bufio.NewReader(conn)
-	res, err := http.ReadResponse(r, nil)
-	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-		c.Errorf("WebSocket: got %v, %v", res, err)
-		return
-	}
 	c.sockets.Add(1)
 	for range 10 {
 		if !sendsBack(conn, r, c.token()) {
@@ -131,6 +129,27 @@ func (c *visitors) socket() {
 		}
 		time.Sleep(20 * time.Millisecond) // shapes the load; nothing waits for it
 	}
+}
+
+// upgrade makes a connection and has it upgraded.
+func (c *visitors) upgrade() (net.Conn, *bufio.Reader, error) {
+	conn, err := net.Dial("tcp", c.site)
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_, _ = fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", c.site, webSocketKey)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	if err == nil && res.StatusCode != http.StatusSwitchingProtocols {
+		err = fmt.Errorf("got %s", res.Status)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return conn, r, nil
 }
 
 // line is a TCP connection: it must be connected; it may be cut when its backend is.

@@ -143,4 +143,8 @@ func (c *visitors) report(backends []*member) {
 	if cut := c.socketsCut.Load() + c.linesCut.Load(); cut > 8*interrupts+4*c.reloads {
 		c.Errorf("%d connections were cut by %d interruptions and %d reloads", cut, interrupts, c.reloads)
 	}
+	// Twelve clients ask for an answer. A reload can drop the connection of each, and the next one.
+	if asked := c.askedAgain.Load(); asked > 24*c.reloads {
+		c.Errorf("%d requests were dropped by %d reloads", asked, c.reloads)
+	}
 }

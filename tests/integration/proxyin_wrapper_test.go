@@ -20,12 +20,7 @@ const whoIsClient = "log\nrespond \"{remote_host} {remote_port} {client_ip} {htt
 // startProxied runs a Caddy whose wrapper expects PROXY headers from these peers.
 func startProxied(l *lab, from, route, site string) *onePort {
 	l.Helper()
-	p := startOnePort(l, route, site)
-	p.options = strings.Replace(p.options, "sluice {", "sluice {\nproxy_protocol from "+from, 1)
-	if err := p.reload(); err != nil {
-		l.Fatal(err)
-	}
-	return p
+	return startOnePortWith(l, "proxy_protocol from "+from, route, site)
 }
 
 // fetchBehind requests the site with a connection that begins with a header.
