@@ -22,8 +22,8 @@ const (
 
 // coreNames are the packages that decide from bytes, numbers and times that they are given.
 var coreNames = []string{
-	"internal/balance", "internal/bodypipe", "internal/clienthello", "internal/health", "internal/ipset", "internal/lifetime",
-	"internal/namecache", "internal/netguard", "internal/permit", "internal/preread", "internal/proxyheader", "internal/snitable",
+	"internal/balance", "internal/bodypipe", "internal/clienthello", "internal/health", "internal/ipset", "internal/jsonscan",
+	"internal/lifetime", "internal/namecache", "internal/netguard", "internal/permit", "internal/preread", "internal/proxyheader", "internal/snitable",
 }
 
 // ours turns paths below the module into import paths.

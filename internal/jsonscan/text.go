@@ -1,0 +1,263 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+const (
+	// each and eachTop have a bit in each byte of a word: the lowest, the highest.
+	each    = 0x0101010101010101
+	eachTop = 0x8080808080808080
+
+	highFirst, highLast = 0xd800, 0xdbff
+	lowFirst, lowLast   = 0xdc00, 0xdfff
+	// pairBase is the first character that takes a surrogate pair.
+	pairBase = 0x10000
+)
+
+// plain returns the index from i on of the first byte that a string can't simply contain: a quote, a backslash, a control
+// character, and with high any byte above ASCII. It looks at eight bytes at a time. In a byte that is below n or equal
+// to n, a subtraction borrows into the highest bit; it may borrow from the byte above as well, so that only the lowest
+// bit found is sure. That is the first byte, by the order in which they are loaded.
+func plain(b []byte, i int, high uint64) int {
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, slash := w^each*'"', w^each*'\\'
+		if m := ((quote-each)&^quote | (slash-each)&^slash | (w-each*' ')&^w | w&high) & eachTop; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf && high != 0 {
+			return i
+		}
+	}
+	return i
+}
+
+// name begins a name. Only those of the outermost object are kept.
+func (s *Scanner) name(i int) int {
+	s.at, s.isName = inString, true
+	if s.keep = s.depth == 1; s.keep {
+		s.kept, s.over = s.memory[:0:s.query.maxName], false
+	}
+	s.checked = s.query.strict || s.keep
+	return i + 1
+}
+
+// str goes on with a string, up to its end or an escape.
+func (s *Scanner) str(b []byte, i int) int {
+	if s.missing > 0 {
+		i = s.tail(b, i)
+	}
+	var high uint64
+	if s.checked {
+		high = eachTop
+	}
+	for i < len(b) && s.state == NeedMore {
+		start := i
+		i = plain(b, i, high)
+		s.holdRun(b[start:i])
+		if i == len(b) {
+			break
+		}
+		switch c := b[i]; {
+		case c == '"':
+			return s.strEnd(i)
+		case c == '\\':
+			s.at = inEscape
+			return i + 1
+		case c < ' ':
+			return s.fail(NotJSON, Control, i)
+		}
+		i = s.wide(b, i)
+	}
+	return i
+}
+
+// wide reads characters that are not ASCII. One that is wrong, or cut by the end of the chunk, goes to tail.
+func (s *Scanner) wide(b []byte, i int) int {
+	start := i
+	for i < len(b) && b[i] >= utf8.RuneSelf {
+		_, n := utf8.DecodeRune(b[i:])
+		if n == 1 {
+			s.holdRun(b[start:i])
+			return s.head(b, i)
+		}
+		i += n
+	}
+	s.holdRun(b[start:i])
+	return i
+}
+
+// head reads the first byte of a character alone. The limits for the second are those of RFC 3629 §4.
+func (s *Scanner) head(b []byte, i int) int {
+	c := b[i]
+	s.low, s.top = 0x80, 0xbf
+	switch {
+	case c >= 0xc2 && c <= 0xdf:
+		s.missing = 1
+	case c >= 0xe0 && c <= 0xef:
+		s.missing = 2
+	case c >= 0xf0 && c <= 0xf4:
+		s.missing = 3
+	default:
+		return s.fail(NotJSON, Encoding, i)
+	}
+	switch c {
+	case 0xe0:
+		s.low = 0xa0
+	case 0xed:
+		s.top = 0x9f
+	case 0xf0:
+		s.low = 0x90
+	case 0xf4:
+		s.top = 0x8f
+	}
+	return s.tail(b, s.hold(c, i))
+}
+
+// tail reads the other bytes of a character one by one, as far as they are there.
+func (s *Scanner) tail(b []byte, i int) int {
+	for ; i < len(b) && s.missing > 0; s.missing-- {
+		c := b[i]
+		if c < s.low || c > s.top {
+			return s.fail(NotJSON, Encoding, i)
+		}
+		s.low, s.top = 0x80, 0xbf
+		i = s.hold(c, i)
+	}
+	return i
+}
+
+// strEnd reads the quote behind a string.
+func (s *Scanner) strEnd(i int) int {
+	switch {
+	case !s.isName:
+		s.ended()
+	case s.keep:
+		s.at, s.keep = atColon, false
+		return s.compare(i)
+	default:
+		s.at = atColon
+	}
+	return i + 1
+}
+
+// compare looks whether a name of the outermost object is wanted. Of one that was too long to keep, what was kept may
+// still be a wanted name and a NUL.
+func (s *Scanner) compare(i int) int {
+	for n, wanted := range s.query.names {
+		same := !s.over && bytes.Equal(s.kept, wanted)
+		seen := s.members[n].kind != None
+		switch {
+		case same && !seen:
+			s.wanted = n + 1
+		case same && s.query.strict:
+			return s.fail(Ambiguous, Duplicate, i)
+		case !same && s.query.strict && s.alike(wanted):
+			return s.fail(Ambiguous, Alike, i)
+		}
+	}
+	return i + 1
+}
+
+func (s *Scanner) alike(wanted []byte) bool {
+	if s.over && bytes.IndexByte(s.kept, 0) < 0 {
+		return false
+	}
+	return alike(s.kept, wanted)
+}
+
+// escape goes on with an escape.
+func (s *Scanner) escape(b []byte, i int) int {
+	c := b[i]
+	switch s.at {
+	case inEscape:
+		return s.escaped(c, i)
+	case inCode:
+		return s.codeDigit(c, i)
+	case inPair:
+		if c == '\\' {
+			s.at = inPairCode
+			return i + 1
+		}
+	case inPairCode:
+		if c == 'u' {
+			s.at, s.code, s.digits = inCode, 0, 4
+			return i + 1
+		}
+	}
+	return s.fail(NotJSON, Surrogate, i)
+}
+
+// escaped reads the byte behind a backslash.
+func (s *Scanner) escaped(c byte, i int) int {
+	switch c {
+	case 'u':
+		s.at, s.code, s.digits = inCode, 0, 4
+		return i + 1
+	case '"', '\\', '/':
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	default:
+		return s.fail(NotJSON, Syntax, i)
+	}
+	s.at = inString
+	return s.hold(c, i)
+}
+
+// codeDigit reads a digit of a \u escape.
+func (s *Scanner) codeDigit(c byte, i int) int {
+	var digit byte
+	switch {
+	case c >= '0' && c <= '9':
+		digit = c - '0'
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		digit = c | 0x20 - 'a' + 10
+	default:
+		return s.fail(NotJSON, Syntax, i)
+	}
+	s.code = s.code<<4 | rune(digit)
+	if s.digits--; s.digits > 0 {
+		return i + 1
+	}
+	s.at = inString
+	return s.codeEnd(i)
+}
+
+// codeEnd takes the character that a \u escape stands for. Where the encoding doesn't matter, nothing is kept either.
+func (s *Scanner) codeEnd(i int) int {
+	r := s.code
+	if !s.checked {
+		return i + 1
+	}
+	isLow := r >= lowFirst && r <= lowLast
+	if isLow != (s.high != 0) {
+		return s.fail(NotJSON, Surrogate, i)
+	}
+	switch {
+	case isLow:
+		r = pairBase + (s.high-highFirst)<<10 + r - lowFirst
+		s.high = 0
+	case r >= highFirst && r <= highLast:
+		s.high, s.at = r, inPair
+		return i + 1
+	}
+	if s.keep {
+		var encoded [utf8.UTFMax]byte
+		s.holdRun(encoded[:utf8.EncodeRune(encoded[:], r)])
+	}
+	return i + 1
+}
