@@ -111,7 +111,7 @@ func (d *dialing) reach(ctx context.Context, t *try) (net.Conn, error) {
 	if e.Path() != "" {
 		return d.one(ctx, t, t.info)
 	}
-	addrs, err := d.link.dialer.Resolve(ctx, e.Host(), e.Trusted())
+	addrs, err := e.Dialer(&d.link.dialer).Resolve(ctx, e.Host(), e.Trusted())
 	if err != nil {
 		return nil, hide(ctx, err)
 	}

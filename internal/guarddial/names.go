@@ -24,12 +24,17 @@ type Names struct {
 	// Resolver finds the addresses. nil: net.DefaultResolver.
 	Resolver *net.Resolver
 
-	// lookup asks it. nil: the function of that name. Tests count and fail with it.
+	// lookup asks it. nil: the function of that name.
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	cache  namecache.Cache
 	// mu guards flights, and the number of those who wait for each.
 	mu      sync.Mutex
 	flights map[string]*flight
+}
+
+// NamesBy returns Names that ask a function, which gives at least one address or an error.
+func NamesBy(lookup func(ctx context.Context, host string) ([]netip.Addr, error)) *Names {
+	return &Names{lookup: lookup}
 }
 
 // flight is a lookup that is under way. addrs and err are there once done is closed.

@@ -174,5 +174,8 @@ func (c *Cluster) dial(ctx context.Context, e *Endpoint, host string, port uint1
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", e.at.Path)
 	}
-	return c.dialer.Dial(ctx, host, port, e.Trusted() && host == e.at.Host)
+	if host != e.at.Host {
+		return c.dialer.Dial(ctx, host, port, false)
+	}
+	return e.Dialer(&c.dialer).Dial(ctx, host, port, e.Trusted())
 }

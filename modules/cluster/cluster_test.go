@@ -104,7 +104,7 @@ func running(tb testing.TB, set settings) *Cluster {
 // begin starts a cluster, but not its goroutines: they are not started when the config after it stops either.
 func begin(tb testing.TB, c *Cluster) {
 	tb.Helper()
-	if err := c.start(); err != nil {
+	if err := c.start(nil); err != nil {
 		tb.Fatal(err)
 	}
 	c.state.begin()

@@ -2,14 +2,19 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/discovery"
 )
@@ -24,13 +29,15 @@ func foundAt(places ...int) (list []discovery.Endpoint) {
 
 // scripted is a source that is told what to answer, every second.
 type scripted struct {
-	mu    sync.Mutex
-	found []discovery.Endpoint
-	err   error
-	slow  time.Duration
+	// server is part of its identity, not of its subject.
+	server string
+	mu     sync.Mutex
+	found  []discovery.Endpoint
+	err    error
+	slow   time.Duration
 }
 
-func (s *scripted) Lookup(ctx context.Context) ([]discovery.Endpoint, time.Duration, error) {
+func (s *scripted) Lookup(ctx context.Context, _ []discovery.Endpoint) ([]discovery.Endpoint, time.Duration, error) {
 	s.mu.Lock()
 	found, err, slow := s.found, s.err, s.slow
 	s.mu.Unlock()
@@ -42,7 +49,17 @@ func (s *scripted) Lookup(ctx context.Context) ([]discovery.Endpoint, time.Durat
 	}
 }
 
-func (s *scripted) Identity() string { return "scripted" }
+func (s *scripted) Identity() string { return "scripted" + s.server }
+func (s *scripted) String() string   { return "scripted" }
+func (s *scripted) Subject() string  { return "scripted" }
+
+// Names implements discovery.DNS.
+func (s *scripted) Names() func(context.Context, string) ([]netip.Addr, error) {
+	if s.server == "" {
+		return nil
+	}
+	return func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("asked " + s.server) }
+}
 
 func (s *scripted) set(found []discovery.Endpoint, err error) {
 	s.mu.Lock()
@@ -106,6 +123,103 @@ func TestDiscoveryIsSlow(t *testing.T) {
 		}
 		StopAll([]*Cluster{c})
 	})
+}
+
+// TestReloadLooksFirst checks that a reload with another source leaves what is there until the new source has answered, and
+// that a failure leaves the endpoints that were found for the same thing elsewhere.
+func TestReloadLooksFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"answer", nil, "198.51.100.3:80 198.51.100.4:80"},
+		{"failure", errNoAnswer, "198.51.100.1:80 198.51.100.2:80"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := started(t, finding(&scripted{found: foundAt(1, 2)}))
+				next := &scripted{server: "other", slow: time.Second, err: tc.err}
+				if tc.err == nil {
+					next.found = foundAt(3, 4)
+				}
+				after := handle(t, finding(next))
+				go func() {
+					time.Sleep(time.Second / 2) // virtual time: the lookup goes on
+					if got := addressesOf(before); got != "198.51.100.1:80 198.51.100.2:80" {
+						t.Errorf("got %s before the answer", got)
+					}
+				}()
+				if err := StartAll([]*Cluster{after}); err != nil {
+					t.Fatal(err)
+				}
+				StopAll([]*Cluster{before})
+				if got := addressesOf(after); got != tc.want {
+					t.Errorf("got %s, want %s", got, tc.want)
+				}
+				StopAll([]*Cluster{after})
+			})
+		})
+	}
+}
+
+// addressesOf returns the addresses that a cluster chooses from.
+func addressesOf(c *Cluster) string {
+	var list []string
+	for _, e := range c.state.roster.Load().endpoints {
+		list = append(list, e.Address())
+	}
+	return strings.Join(list, " ")
+}
+
+// TestFirstAnswerIsNoUse checks that endpoints that can't be used don't keep a cluster from starting.
+func TestFirstAnswerIsNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := finding(&scripted{found: foundAt(1)})
+		set.static, set.balancer = static(1), few{}
+		c := started(t, set)
+		if n := len(c.state.roster.Load().endpoints); n != 1 || len(c.state.found) != 0 {
+			t.Errorf("got %d endpoints, %d answers, want the one that is configured", n, len(c.state.found))
+		}
+		StopAll([]*Cluster{c})
+	})
+}
+
+// few is a balancer that refuses lists of more than one.
+type few struct{ policy }
+
+func (f few) Prepare(list []balancers.Endpoint, before balancers.Picker) (balancers.Picker, error) {
+	if len(list) > 1 {
+		return nil, errRefused
+	}
+	return f.policy.Prepare(list, before)
+}
+
+// TestNaming checks that the name of an endpoint is looked up where its source says, and as it was written.
+func TestNaming(t *testing.T) {
+	set := finding(&scripted{server: "ns.test"})
+	absolute := member{trusted: true, weight: 1}
+	if err := absolute.parseAddress("Web.Example.:80", netguard.DNS); err != nil {
+		t.Fatal(err)
+	}
+	set.static = []member{absolute}
+	c := running(t, set)
+	c.take(set.sources[0], []discovery.Endpoint{{Host: "api.example", Port: 80, Weight: 1}, {Host: "web.example", Port: 80, Weight: 1}}, nil)
+	list := c.state.roster.Load().endpoints
+	if len(list) != 2 || list[0].Address() != "web.example:80" || list[1].Address() != "api.example:80" {
+		t.Fatalf("got %s, want each name once", addressesOf(c))
+	}
+	system := guarddial.Dialer{Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
+		return nil, errors.New("asked the system for " + host)
+	}}
+	for i, want := range []string{"asked the system for web.example.", "asked ns.test"} {
+		if _, err := list[i].Dialer(&system).Resolve(t.Context(), list[i].Host(), true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", list[i].Address(), err, want)
+		}
+	}
+	if _, err := c.Dial(t.Context(), list[1]); err == nil || !strings.Contains(err.Error(), "asked ns.test") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // TestDiscoveryAfterReload checks that what was found holds for the config after, whatever the source says then, and that

@@ -24,6 +24,8 @@ type Endpoint struct {
 	health atomic.Pointer[health.Endpoint]
 	// trusted says that the operator wrote the address.
 	trusted atomic.Bool
+	// naming is nil for a name that is looked up as it stands.
+	naming atomic.Pointer[naming]
 	// upstream is the endpoint as Caddy's reverse proxy knows it.
 	upstream reverseproxy.Upstream
 

@@ -37,8 +37,9 @@ func (s *state) members(c *Cluster) []seatedMember {
 		add(m)
 	}
 	for _, source := range c.set.sources {
+		naming := namingOf(source)
 		for _, f := range s.found[source.Identity()] {
-			add(member{Address: hostport.Address{Host: f.Host, Port: f.Port}, weight: f.Weight, priority: f.Priority})
+			add(member{Address: hostport.Address{Host: f.Host, Port: f.Port}, weight: f.Weight, priority: f.Priority, naming: naming})
 		}
 	}
 	rank(list)

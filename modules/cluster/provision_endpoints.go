@@ -38,7 +38,7 @@ func (c *Config) setEndpoints(_ caddy.Context, s *settings) error {
 // member returns what an endpoint comes to, under a guard.
 func (e *EndpointConfig) member(guard netguard.Mode) (m member, err error) {
 	m = member{backup: e.Backup, trusted: true}
-	if m.Address, err = parseAddress(e.Address, guard); err != nil {
+	if err = m.parseAddress(e.Address, guard); err != nil {
 		return m, fmt.Errorf("address: %w", err)
 	}
 	var weight int
@@ -55,18 +55,20 @@ func (e *EndpointConfig) member(guard netguard.Mode) (m member, err error) {
 	return m, nil
 }
 
-// parseAddress returns the address that an operator wrote, in the form in which the same address is always the same.
-func parseAddress(text string, guard netguard.Mode) (hostport.Address, error) {
+// parseAddress takes the address that an operator wrote, in the form in which the same address is always the same.
+func (m *member) parseAddress(text string, guard netguard.Mode) error {
 	expanded, err := caddy.NewReplacer().ReplaceOrErr(text, true, true)
 	if err != nil {
-		return hostport.Address{}, fmt.Errorf("%q: %w", text, err)
+		return fmt.Errorf("%q: %w", text, err)
 	}
 	a, err := hostport.Parse(expanded)
 	if err != nil {
-		return hostport.Address{}, err
+		return err
 	}
-	a = a.Normal()
-	return a, checkLiteral(a.Host, guard)
+	if m.Address = a.Normal(); a.Absolute() {
+		m.naming = &naming{absolute: true}
+	}
+	return checkLiteral(m.Host, guard)
 }
 
 // checkLiteral refuses an address that the guard would refuse whenever it is connected to.

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,24 +12,16 @@ import (
 // find endpoints. A name server that takes longer must not keep a config from starting.
 const firstLookup = 2 * time.Second
 
-// StartAll starts clusters. It waits for what their discovery finds at first, all of them at the same time. If one can't
-// be started, those that were are stopped.
+// StartAll starts clusters. Before, it waits for what their discovery finds at first, all of them at the same time: the
+// config before serves until then. If one can't be started, those that were are stopped.
 func StartAll(clusters []*Cluster) error {
+	first := lookFirst(clusters)
 	for i, c := range clusters {
-		if err := c.start(); err != nil {
+		if err := c.start(first[i]); err != nil {
 			StopAll(clusters[:i])
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), firstLookup)
-	defer cancel()
-	var waiting sync.WaitGroup
-	for _, c := range clusters {
-		for _, source := range c.set.sources {
-			waiting.Go(func() { c.lookFirst(ctx, source) })
-		}
-	}
-	waiting.Wait()
 	for _, c := range clusters {
 		c.state.resume(c)
 		c.state.begin()
@@ -69,12 +60,13 @@ func StopAll(clusters []*Cluster) {
 	}
 }
 
-// start makes the cluster the one that rules. The one before pauses: it goes on if this one stops first.
-func (c *Cluster) start() error {
+// start makes the cluster the one that rules, with what its sources have found first. The one before pauses: it goes on if
+// this one stops first.
+func (c *Cluster) start(first findings) error {
 	s := c.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.install(c); err != nil {
+	if err := s.installFirst(c, first); err != nil {
 		return err
 	}
 	if ruler := s.ruler(); ruler != nil {
@@ -82,6 +74,25 @@ func (c *Cluster) start() error {
 	}
 	s.running = append(s.running, c)
 	return nil
+}
+
+// installFirst installs a cluster with what its sources have found first. If that can't be used, it installs the cluster
+// without: a name server must not keep a config from starting. The caller holds mu.
+func (s *state) installFirst(c *Cluster, first findings) error {
+	taken := make(findings, len(first))
+	for identity, found := range first {
+		if _, known := s.found[identity]; !known {
+			s.found[identity], taken[identity] = found, found
+		}
+	}
+	err := s.install(c)
+	if err == nil || len(taken) == 0 {
+		return err
+	}
+	for identity := range taken {
+		delete(s.found, identity)
+	}
+	return s.install(c)
 }
 
 // stop takes the cluster off the list and waits for its goroutines.

@@ -49,4 +49,6 @@ type member struct {
 	priority uint16
 	// trusted says that the operator wrote the address.
 	trusted bool
+	// naming is nil for a name that is looked up as it stands.
+	naming *naming
 }

@@ -67,7 +67,7 @@ func (s *sim) reload() {
 	case 0:
 		set.balancer = refusing{}
 		c, shown := s.handle(set), s.shown()
-		if err := c.start(); err == nil {
+		if err := c.start(nil); err == nil {
 			s.t.Error("a config that can't be used has started")
 		}
 		if after := s.shown(); !reflect.DeepEqual(after, shown) {

@@ -33,10 +33,11 @@ func (a *answering) notMade() bool { return healthchecks.NotMade(a.err) }
 // source is a source of endpoints that is asked by nobody.
 type source string
 
-func (s source) Lookup(context.Context) ([]discovery.Endpoint, time.Duration, error) {
+func (s source) Lookup(context.Context, []discovery.Endpoint) ([]discovery.Endpoint, time.Duration, error) {
 	return nil, time.Hour, errNoAnswer
 }
 func (s source) Identity() string { return string(s) }
+func (s source) String() string   { return string(s) }
 
 // refusing is a balancer that refuses all lists.
 type refusing struct{ policy }

@@ -221,6 +221,7 @@ func (s *state) carryOut(p *plan, now time.Time) error {
 		s.endpoints[e.text] = e
 		e.health.Store(s.health.Endpoint(e.text))
 		e.trusted.Store(p.members[i].trusted)
+		e.naming.Store(p.members[i].naming)
 		e.unbar()
 	}
 	r.members = s.health.View(now).Members()

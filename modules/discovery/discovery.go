@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,8 +40,8 @@ type SRV struct {
 	// The name, such as `_api._tcp.example.com`. Required. Placeholders such as `{env.NAME}` are replaced at load.
 	Name string `json:"name,omitempty"`
 
-	// The name servers to ask, in this order: `host` or `host:port`, at most 8. Default: those of the system, with its
-	// search list. Placeholders such as `{env.NAME}` are replaced at load.
+	// The name servers to ask, in this order: `host` or `host:port`, at most 8. They are also asked for the addresses of the
+	// targets. Default: those of the system, with its search list. Placeholders such as `{env.NAME}` are replaced at load.
 	Resolvers []string `json:"resolvers,omitempty"`
 }
 
@@ -70,11 +71,25 @@ type Endpoint struct {
 
 // Source looks for endpoints.
 type Source interface {
-	// Lookup returns the endpoints of this moment, sorted, and when to look again. An error says that nothing is known:
-	// what was found before still holds. No endpoints and no error says that there are none. It takes ten seconds at most.
-	Lookup(ctx context.Context) (found []Endpoint, again time.Duration, err error)
-	// Identity is the same for two sources that look for the same thing, so that what one has found holds for the other.
+	// Lookup returns the endpoints of this moment, sorted, and when to look again. known are those that were found last, by
+	// this source or by one before it: a part of them stays where nothing is known about that part. An error says that
+	// nothing is known: what was found before still holds. No endpoints and no error says that there are none. It takes ten
+	// seconds at most.
+	Lookup(ctx context.Context, known []Endpoint) (found []Endpoint, again time.Duration, err error)
+	// Identity is the same for two sources that look for the same thing in the same way, so that what one has found holds
+	// for the other. It may have secrets of a module in it.
 	Identity() string
+	// String is for logs: `srv _api._tcp.example.com`.
+	String() string
+}
+
+// DNS is a Source that knows more about itself. Those of Provision are.
+type DNS interface {
+	Source
+	// Subject is the same for two sources that look for the same thing, if perhaps at other name servers.
+	Subject() string
+	// Names looks up the names that were found; nil if that is up to the system.
+	Names() func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // Provision checks the settings and returns the source.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/caddy-sluice/sluice/internal/guarddial"
 )
 
 // srvFinder finds endpoints in SRV records.
@@ -16,14 +18,18 @@ type srvFinder struct {
 	id       string
 	name     string
 	resolver *resolver
+	// names looks up the targets; nil if that is up to the system.
+	names *guarddial.Names
 }
 
 func (f *srvFinder) identity() string { return f.id }
 
+func (f *srvFinder) label() string { return "srv " + f.name }
+
 // find asks for the records. One whose target is "." says that the service does not exist (RFC 2782): if there is
 // nothing else, there are no endpoints. One that can't be an endpoint is left out: if there is nothing else, nothing is
 // known.
-func (f *srvFinder) find(ctx context.Context) ([]Endpoint, time.Duration, error) {
+func (f *srvFinder) find(ctx context.Context, _ []Endpoint) ([]Endpoint, time.Duration, error) {
 	replies, err := f.resolver.find(ctx, f.name, dns.TypeSRV)
 	if err != nil {
 		return nil, 0, err
@@ -75,37 +81,52 @@ type aFinder struct {
 	name     string
 	port     uint16
 	resolver *resolver
-	// mu guards last.
-	mu sync.Mutex
-	// last are the addresses that were found last, of each family: they hold while only the other one's are known.
-	last [2][]netip.Addr
 }
 
 func (f *aFinder) identity() string { return f.id }
 
+func (f *aFinder) label() string { return fmt.Sprintf("a %s %d", f.name, f.port) }
+
 // find asks for the records of both families. A name that has none of a family has none; a family about which no name
 // server says anything keeps what it had.
-func (f *aFinder) find(ctx context.Context) ([]Endpoint, time.Duration, error) {
+func (f *aFinder) find(ctx context.Context, known []Endpoint) ([]Endpoint, time.Duration, error) {
 	replies, err := f.resolver.find(ctx, f.name, dns.TypeA, dns.TypeAAAA)
 	if err != nil {
 		return nil, 0, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	ttl := noTTL
 	var found []Endpoint
 	for family, reply := range replies {
-		if reply.err == nil {
-			f.last[family] = addresses(reply.records)
-			ttl = min(ttl, reply.ttl)
-		} else {
+		if reply.err != nil {
+			found = append(found, ofFamily(known, family == 0)...)
 			ttl = min(ttl, retryAfter)
+			continue
 		}
-		for _, addr := range f.last[family] {
+		for _, addr := range addresses(reply.records) {
 			found = append(found, Endpoint{Host: addr.String(), Port: f.port, Weight: 1})
 		}
+		ttl = min(ttl, reply.ttl)
 	}
 	return found, ttl, nil
+}
+
+// ofFamily returns the endpoints whose addresses are IPv4, or those that are IPv6.
+func ofFamily(known []Endpoint, ipv4 bool) (some []Endpoint) {
+	for _, e := range known {
+		if addr, err := netip.ParseAddr(e.Host); err == nil && addr.Is4() == ipv4 {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// addressesOf asks for the addresses of a name, which is taken as it is. Those of one family are enough.
+func (r *resolver) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
+	replies, err := r.find(ctx, name, dns.TypeA, dns.TypeAAAA)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(addresses(replies[0].records), addresses(replies[1].records)), nil
 }
 
 // addresses returns those in the records. An IPv4-mapped one is IPv4.

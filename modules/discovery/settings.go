@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
@@ -28,7 +29,11 @@ func (s *SRV) provision() (*srvFinder, error) {
 		return nil, fmt.Errorf("srv: resolvers: %w", err)
 	}
 	id, err := identity("srv", SRV{Name: name, Resolvers: servers})
-	return &srvFinder{id: id, name: name, resolver: newResolver(servers)}, err
+	f := &srvFinder{id: id, name: name, resolver: newResolver(servers)}
+	if servers != nil {
+		f.names = guarddial.NamesBy(f.resolver.addressesOf)
+	}
+	return f, err
 }
 
 // provision checks the settings and returns what looks.

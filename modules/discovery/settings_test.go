@@ -84,6 +84,26 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// TestSubject checks what is in logs, and which sources look for the same thing.
+func TestSubject(t *testing.T) {
+	for _, tc := range []struct{ settings, label, subject string }{
+		{`{"srv":{"name":"_api._tcp.A.test","resolvers":["192.0.2.53"]}}`, "srv _api._tcp.a.test", "srv _api._tcp.a.test"},
+		{`{"refresh":"5s","a":{"name":"a.test","port":80}}`, "a a.test 80", "a a.test 80"},
+		{
+			`{"upstreams":{"source":"discovery_listed","dial":["secret:1"]}}`, "discovery_listed",
+			`{"upstreams":{"dial":["secret:1"],"source":"discovery_listed"}}`,
+		},
+	} {
+		var d Discover
+		if err := json.Unmarshal([]byte(tc.settings), &d); err != nil {
+			t.Fatal(err)
+		}
+		if s := provision(t, &d); s.String() != tc.label || s.Subject() != tc.subject {
+			t.Errorf("got %q and %q, want %q and %q", s.String(), s.Subject(), tc.label, tc.subject)
+		}
+	}
+}
+
 func TestUnmarshalCaddyfile(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,9 +30,11 @@ const (
 
 // finder looks for endpoints of one kind.
 type finder interface {
-	// find returns what there is, in any order, and for how long it holds.
-	find(ctx context.Context) (found []Endpoint, ttl time.Duration, err error)
+	// find returns what there is, in any order, and for how long it holds. known is what was found last.
+	find(ctx context.Context, known []Endpoint) (found []Endpoint, ttl time.Duration, err error)
 	identity() string
+	// label is for logs.
+	label() string
 }
 
 // source makes a Source of what finds the endpoints.
@@ -46,17 +49,36 @@ type source struct {
 // Identity returns what is looked for, as JSON.
 func (s *source) Identity() string { return s.finder.identity() }
 
+// String returns what is looked for, for logs.
+func (s *source) String() string { return s.finder.label() }
+
+// Subject returns what is looked for, wherever that is.
+func (s *source) Subject() string {
+	if module, ok := s.finder.(*upstreamsFinder); ok {
+		return module.id // only the module knows which of its settings say where to ask
+	}
+	return s.finder.label()
+}
+
+// Names returns what looks up the names that were found; nil if that is up to the system.
+func (s *source) Names() func(context.Context, string) ([]netip.Addr, error) {
+	if f, ok := s.finder.(*srvFinder); ok && f.names != nil {
+		return f.names.Lookup
+	}
+	return nil
+}
+
 // Lookup looks once.
-func (s *source) Lookup(ctx context.Context) ([]Endpoint, time.Duration, error) {
+func (s *source) Lookup(ctx context.Context, known []Endpoint) ([]Endpoint, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxLookup)
 	defer cancel()
-	found, ttl, err := s.finder.find(ctx)
+	found, ttl, err := s.finder.find(ctx, known)
 	if err != nil {
 		return nil, min(s.refresh, retryAfter), err
 	}
 	found = tidy(found)
 	if over := len(found) > maxEndpoints; over != s.tooMany.Swap(over) && over {
-		s.logger.Warn("more endpoints found than are used", zap.String("source", s.Identity()),
+		s.logger.Warn("more endpoints found than are used", zap.Stringer("source", s),
 			zap.Int("found", len(found)), zap.Int("used", maxEndpoints))
 	}
 	return found[:min(len(found), maxEndpoints)], min(s.refresh, max(ttl, minTTL)), nil
@@ -83,4 +105,4 @@ func tidy(found []Endpoint) []Endpoint {
 }
 
 // Interface guards
-var _ Source = (*source)(nil)
+var _ DNS = (*source)(nil)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +22,8 @@ const upstreamsNamespace = "http.reverse_proxy.upstreams."
 
 // upstreamsFinder asks a module of Caddy's reverse proxy.
 type upstreamsFinder struct {
-	id     string
-	module reverseproxy.UpstreamSource
+	id, name string
+	module   reverseproxy.UpstreamSource
 	// busy says that the module is being asked. One that does not heed the end of a context is asked again only after it
 	// has answered.
 	busy atomic.Bool
@@ -57,7 +56,7 @@ func (d *Discover) loadUpstreams(ctx caddy.Context) (*upstreamsFinder, error) {
 	if !ok {
 		return nil, fmt.Errorf("upstreams: source: %T does not find upstreams", loaded)
 	}
-	return &upstreamsFinder{id: id, module: module}, nil
+	return &upstreamsFinder{id: id, name: loaded.(caddy.Module).CaddyModule().ID.Name(), module: module}, nil
 }
 
 // asksCluster says whether a module is ours that gives the endpoints of a cluster, or Caddy's `multi` with ours in it.
@@ -72,8 +71,11 @@ func asksCluster(settings any) bool {
 
 func (f *upstreamsFinder) identity() string { return f.id }
 
+// label returns the name of the module. Its settings may have secrets in them.
+func (f *upstreamsFinder) label() string { return f.name }
+
 // find asks the module, with a request of nobody's.
-func (f *upstreamsFinder) find(ctx context.Context) ([]Endpoint, time.Duration, error) {
+func (f *upstreamsFinder) find(ctx context.Context, _ []Endpoint) ([]Endpoint, time.Duration, error) {
 	if !f.busy.CompareAndSwap(false, true) {
 		return nil, 0, errors.New("the module has not answered the last time yet")
 	}
@@ -137,9 +139,6 @@ func endpointOf(upstream *reverseproxy.Upstream, replacer *caddy.Replacer) (Endp
 	if address.Path != "" {
 		return Endpoint{}, fmt.Errorf("upstream %q: must be host:port, not a unix socket", dial)
 	}
-	if _, zone, zoned := strings.Cut(address.Host, "%"); zoned && !isName(zone) {
-		return Endpoint{}, fmt.Errorf("upstream %q: the zone %q names no interface", dial, zone)
-	}
 	address = address.Normal()
-	return Endpoint{Host: strings.TrimSuffix(address.Host, "."), Port: address.Port, Weight: 1}, nil
+	return Endpoint{Host: address.Host, Port: address.Port, Weight: 1}, nil
 }

@@ -51,7 +51,11 @@ func Parse(text string) (Address, error) {
 	case na.PortRangeSize() != 1:
 		return Address{}, fmt.Errorf("%q: must have one port, not a range", text)
 	}
-	if _, err := netip.ParseAddr(na.Host); err != nil {
+	addr, err := netip.ParseAddr(na.Host)
+	if addr.Zone() != "" {
+		return Address{}, fmt.Errorf("%q: must not have a zone: the guard refuses link-local addresses", text)
+	}
+	if err != nil {
 		if _, err := Name(na.Host); err != nil {
 			return Address{}, fmt.Errorf("%q: %w", text, err)
 		}
@@ -69,18 +73,19 @@ func portError(address string, err error) error {
 	return err
 }
 
-// Normal returns the address in the form that all its ways to be written have in common. A dot at the end of a name stays:
-// it keeps resolvers from trying the name in other domains.
+// Normal returns the address in the form that all its ways to be written have in common. A name loses the dot at its end,
+// which Absolute tells.
 func (a Address) Normal() Address {
 	if addr, err := netip.ParseAddr(a.Host); err == nil {
 		a.Host = addr.Unmap().String()
-	} else if name, err := Name(a.Host); err == nil && strings.HasSuffix(a.Host, ".") {
-		a.Host = name + "."
-	} else if err == nil {
+	} else if name, err := Name(a.Host); err == nil {
 		a.Host = name
 	}
 	return a
 }
+
+// Absolute says whether the host is a name with a dot at its end: it is not to be tried in other domains.
+func (a Address) Absolute() bool { return strings.HasSuffix(a.Host, ".") }
 
 // Port reads a port: decimal digits, nothing else.
 func Port(text string) (uint16, error) {

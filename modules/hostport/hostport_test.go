@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		{"[::ffff:10.0.0.1]:80", "10.0.0.1:80", Address{Host: "::ffff:10.0.0.1", Port: 80}},
 		{"[2001:DB8:0::1]:443", "[2001:db8::1]:443", Address{Host: "2001:DB8:0::1", Port: 443}},
 		{"Web.Example:80", "web.example:80", Address{Host: "Web.Example", Port: 80}},
-		{"web.example.:80", "web.example.:80", Address{Host: "web.example.", Port: 80}},
+		{"web.example.:80", "web.example:80", Address{Host: "web.example.", Port: 80}},
 		{"bücher.example:80", "xn--bcher-kva.example:80", Address{Host: "bücher.example", Port: 80}},
 		{"localhost:65535", "localhost:65535", Address{Host: "localhost", Port: 65535}},
 		{"unix//run/web.sock", "unix//run/web.sock", Address{Path: "/run/web.sock"}},
@@ -55,6 +55,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a b.example.com:80", "a b.example.com:80"},
 		{"10.0.0.0/8:80", "10.0.0.0/8:80"},
 		{"http://web.example:80", "http://web.example:80"},
+		{"[fe80::1%eth0]:80", "must not have a zone"},
+		{"[2001:db8::1%1]:80", "must not have a zone"},
 	} {
 		if got, err := Parse(tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q: got %+v, %v, want an error with %q", tc.text, got, err, tc.want)
