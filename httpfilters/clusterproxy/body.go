@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 const (
@@ -42,6 +44,10 @@ type keeper struct {
 	// over says that nothing more is kept, read how much was read.
 	over bool
 	read int64
+
+	// trailer has what comes behind the body, once all of it was read; reserved are the names that don't go on.
+	trailer  http.Header
+	reserved reserved.Names
 
 	// failed is the error of the client's body, if it had one. It is safe.
 	failed atomic.Pointer[bodyError]
@@ -109,6 +115,9 @@ func (k *keeper) take(p []byte) (int, error) {
 	n, err := k.src.Read(p)
 	k.read += int64(n)
 	k.err = err
+	if err != nil {
+		tidyTrailer(k.trailer, k.reserved)
+	}
 	switch {
 	case err == nil:
 	case !errors.Is(err, io.EOF):
@@ -188,4 +197,6 @@ func (s *state) keep(r *http.Request) {
 		limit = 0
 	}
 	s.body = newKeeper(r.Body, r.ContentLength, limit)
+	s.body.trailer, s.body.reserved = r.Trailer, reservedIn(r)
+	tidyTrailer(r.Trailer, s.body.reserved) // it is complete if the body was read before
 }

@@ -72,15 +72,13 @@ func (h *Handler) setsHost() bool {
 
 // outgoing returns the request as Caddy's handler gets it. The request itself stays what it was.
 func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
-	strip := len(r.Header[upgradeHeader]) > 0 && !h.mayUpgrade(r.Header[upgradeHeader])
-	if s.ctx == s.client && !strip {
+	header := h.headerOf(r)
+	if s.ctx == s.client && header == nil {
 		return r
 	}
 	out := r.WithContext(s.ctx)
-	if strip {
-		// Without it, Caddy's handler drops the Connection token too.
-		out.Header = r.Header.Clone()
-		delete(out.Header, upgradeHeader)
+	if header != nil {
+		out.Header = header
 	}
 	return out
 }

@@ -40,6 +40,8 @@ type state struct {
 	// eligible says that the cluster tries such requests again, safe that they change nothing, and ready that these fields
 	// are set.
 	eligible, safe, ready bool
+	// expects says that the client wants to hear that it may send the body.
+	expects bool
 	// picked says that the lease is for the next attempt, again that there is to be one after delay.
 	picked, again bool
 	delay         time.Duration

@@ -148,6 +148,7 @@ func (s *state) prepare(r *http.Request) {
 	}
 	s.ready = true
 	s.eligible, s.safe = s.link.cluster.Retries(r.Method), isSafe(r.Method)
+	s.expects = len(r.Header["Expect"]) > 0
 	s.keep(r)
 }
 
@@ -287,8 +288,8 @@ func (t *try) gotFirstResponseByte() {
 // got1xxResponse notes that the client gets some of the answer.
 func (t *try) got1xxResponse(code int, header textproto.MIMEHeader) error {
 	t.passed.Store(true)
-	if t.old.Got1xxResponse == nil {
-		return nil
+	if t.old.Got1xxResponse == nil || code == http.StatusContinue && t.state.expects {
+		return nil // the server says so itself, when the body is read
 	}
 	return t.old.Got1xxResponse(code, header)
 }

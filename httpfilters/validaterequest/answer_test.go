@@ -95,7 +95,7 @@ func TestAnnouncements(t *testing.T) {
 		{[]string{"X-Sum ,X-Sluice-A", "X-Other"}, "X-Sum, X-Other"},
 	} {
 		header := http.Header{"Trailer": tc.lines}
-		h.reserved.removeFrom(header)
+		removeFrom(h.reserved, header)
 		if got := strings.Join(header["Trailer"], "|"); got != tc.want {
 			t.Errorf("%q: got %q, want %q", tc.lines, got, tc.want)
 		}

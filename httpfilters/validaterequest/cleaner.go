@@ -5,19 +5,21 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 // cleaner removes reserved headers from an answer before they go out: from each informational one, from the final one, and
 // from its trailers.
 type cleaner struct {
 	caddyhttp.ResponseWriterWrapper
-	reserved reserved
+	reserved reserved.Names
 	// sent says that the final header is out.
 	sent bool
 }
 
 // clean removes what is reserved. After the header only trailers can still go out.
-func (c *cleaner) clean() { c.reserved.removeFrom(c.Header()) }
+func (c *cleaner) clean() { removeFrom(c.reserved, c.Header()) }
 
 // begin comes before the header goes out by itself.
 func (c *cleaner) begin() {

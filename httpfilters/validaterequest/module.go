@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 // The answers to what an option asks.
@@ -55,7 +57,7 @@ type Handler struct {
 	// Default: `on`.
 	MaxForwards string `json:"max_forwards,omitempty"`
 
-	reserved reserved
+	reserved reserved.Names
 	logger   *zap.Logger
 }
 
@@ -92,7 +94,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.ReservedHeaders = []string{defaultReserved}
 	}
 	var err error
-	if h.reserved, err = newReserved(h.ReservedHeaders); err != nil {
+	if h.reserved, err = reserved.Parse(h.ReservedHeaders); err != nil {
 		return fmt.Errorf("reserved_headers: %w", err)
 	}
 	return register(ctx.GetMetricsRegistry())
@@ -109,6 +111,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if len(h.reserved) == 0 {
 		return next.ServeHTTP(w, r)
 	}
+	h.reserve(r)
 	out := &cleaner{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, reserved: h.reserved}
 	// Trailers are written when all handlers have returned.
 	defer out.clean()
@@ -126,7 +129,7 @@ func (h *Handler) judge(r *http.Request) reason {
 	if !collapse(r.Header, "Content-Type") {
 		return contentType
 	}
-	if h.reserved.inRequest(r) {
+	if inRequest(h.reserved, r) {
 		return reservedHeader
 	}
 	return h.checkPath(r.URL)

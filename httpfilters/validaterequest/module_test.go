@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 func TestProvision(t *testing.T) {
@@ -144,7 +145,7 @@ func FuzzJudge(f *testing.F) {
 			return
 		}
 		h := &Handler{DotSegments: refuse, EncodedDotSegments: refuse, EncodedSlashes: refuse}
-		if h.reserved, err = newReserved([]string{defaultReserved}); err != nil {
+		if h.reserved, err = reserved.Parse([]string{defaultReserved}); err != nil {
 			t.Fatal(err)
 		}
 		r := &http.Request{ProtoMajor: 2, Host: host, URL: u, Header: http.Header{http.CanonicalHeaderKey(name): {value, value2}}}

@@ -1,111 +1,54 @@
 package validaterequest
 
 import (
-	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
-// pattern is a reserved name, folded, or the beginning of one.
-type pattern struct {
-	name   string
-	prefix bool
-}
-
-// reserved are the names that clients may not send and answers don't keep.
-type reserved []pattern
-
-// newReserved reads the names.
-func newReserved(names []string) (reserved, error) {
-	var list reserved
-	for _, name := range names {
-		begin, prefix := strings.CutSuffix(name, "*")
-		if !httpguts.ValidHeaderFieldName(begin) || strings.Contains(begin, "*") {
-			return nil, fmt.Errorf("%q is no name of a header, which may end with *", name)
-		}
-		folded := []byte(begin)
-		for i, c := range folded {
-			folded[i] = fold(c)
-		}
-		list = append(list, pattern{string(folded), prefix})
+// reserve leaves the reserved names with the request, for what passes it on. Those of another such handler stay.
+func (h *Handler) reserve(r *http.Request) {
+	names := &h.reserved
+	before, _ := caddyhttp.GetVar(r.Context(), reserved.Var).(*reserved.Names)
+	if before == names {
+		return
 	}
-	return list, nil
-}
-
-// fold makes one of bytes that backends may take for the same in a header's name: CGI does with `-` and `_`, PHP with `.`
-// too.
-func fold(c byte) byte {
-	switch {
-	case c == '_' || c == '.':
-		return '-'
-	case 'A' <= c && c <= 'Z':
-		return c + 'a' - 'A'
+	if before != nil {
+		both := slices.Concat(*before, *names)
+		names = &both
 	}
-	return c
-}
-
-// has says whether a name is reserved.
-func (list reserved) has(name string) bool {
-	for i := range list {
-		if list[i].matches(name) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *pattern) matches(name string) bool {
-	if len(name) < len(p.name) || len(name) > len(p.name) && !p.prefix {
-		return false
-	}
-	for i := range len(p.name) {
-		if fold(name[i]) != p.name[i] {
-			return false
-		}
-	}
-	return true
+	caddyhttp.SetVar(r.Context(), reserved.Var, names)
 }
 
 // inRequest says whether a request has a reserved header, or announces one for its end.
-func (list reserved) inRequest(r *http.Request) bool {
-	if len(list) == 0 {
-		return false
-	}
-	for name := range r.Header {
-		if list.has(name) {
-			return true
-		}
-	}
-	for name := range r.Trailer {
-		if list.has(name) {
-			return true
-		}
-	}
-	return false
+func inRequest(names reserved.Names, r *http.Request) bool {
+	return names.In(r.Header) || names.In(r.Trailer)
 }
 
 // removeFrom removes reserved headers from an answer, and trailers, announced or not.
-func (list reserved) removeFrom(header http.Header) {
+func removeFrom(names reserved.Names, header http.Header) {
 	for name := range header {
-		if list.has(strings.TrimPrefix(name, http.TrailerPrefix)) {
+		if names.Has(strings.TrimPrefix(name, http.TrailerPrefix)) {
 			delete(header, name)
 		}
 	}
 	if announced := header["Trailer"]; len(announced) > 0 {
-		list.unannounce(header, announced)
+		unannounce(names, header, announced)
 	}
 }
 
 // unannounce removes reserved names from an announcement of trailers.
-func (list reserved) unannounce(header http.Header, lines []string) {
+func unannounce(names reserved.Names, header http.Header, lines []string) {
 	var kept []string
 	removed := false
 	for _, line := range lines {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.TrimSpace(name)
-			if list.has(name) {
+			if names.Has(name) {
 				removed = true
 			} else {
 				kept = append(kept, name)
