@@ -3,6 +3,7 @@
 package sluiceapp
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -33,6 +34,14 @@ type App struct {
 	// How many bytes the first bytes of connections may take that are not decided yet, all together. Past it new ones are
 	// refused. Range: 1 MiB to 64 GiB. Default: 64 MiB. No placeholders.
 	PrereadMemory int64 `json:"preread_memory,omitempty"`
+
+	// How many bytes the bodies of requests and responses may take that HTTP filters hold back, all together. Past it a
+	// request whose body would have to be held back gets 503. Range: 1 MiB to 1 TiB. Default: 256 MiB. No placeholders.
+	BodyMemory int64 `json:"body_memory,omitempty"`
+
+	// Lists of HTTP filters that a `filters` handler takes in by their name, with `chain`. Each handler has its own copies
+	// of the filters; what is wrong with them is found where they are used. In a Caddyfile, `import` does this.
+	FilterChains map[string][]json.RawMessage `json:"filter_chains,omitempty"`
 
 	// Which addresses of upstreams are checked before they are connected to: `dns` (those that come from DNS or from a
 	// placeholder), `strict` (all) or `off` (none). A handler's `guard` comes first. Default: `dns`.

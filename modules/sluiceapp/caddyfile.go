@@ -43,6 +43,7 @@ func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		}
 //		shutdown_grace <duration>
 //		preread_memory <size>
+//		body_memory    <size>
 //		guard          dns|strict|off
 //		cluster <name> {
 //			...
@@ -65,12 +66,14 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		err = a.unmarshalGrace(d)
 	case "preread_memory":
 		a.PrereadMemory, err = args.Bytes(d)
+	case "body_memory":
+		a.BodyMemory, err = args.Bytes(d)
 	case "guard":
 		a.Guard, err = cluster.UnmarshalGuard(d)
 	case "cluster":
 		err = a.unmarshalCluster(d)
 	default:
-		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory, guard or cluster", d.Val())
+		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory, body_memory, guard or cluster", d.Val())
 	}
 	return err
 }

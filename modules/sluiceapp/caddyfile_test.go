@@ -25,7 +25,7 @@ func TestOption(t *testing.T) {
 		{"sluice {\nshutdown_grace soon\n}", "", "shutdown_grace: "},
 		{"sluice {\nshutdown_grace\n}", "", "shutdown_grace needs an argument"},
 		{"sluice {\npreread_memory 0\n}", "", "preread_memory: "},
-		{"sluice {\nlimit 5\n}", "", `unrecognized option "limit": expected admission, shutdown_grace, preread_memory, guard or cluster`},
+		{"sluice {\nlimit 5\n}", "", `unrecognized option "limit": expected admission, shutdown_grace, preread_memory, body_memory, guard or cluster`},
 		{"sluice {\nadmission 5\n}", "", `admission takes no argument, got "5"`},
 		{"sluice {\nadmission {\nmax_connections 0\n}\n}", "", `max_connections: "0" is not a positive number`},
 		{"sluice {\nadmission {\nlimit 5\n}\n}", "", `unrecognized option "limit": expected max_connections`},

@@ -16,6 +16,7 @@ type appMetrics struct {
 	rejected    [gateCount]prometheus.Counter
 	connections prometheus.GaugeFunc
 	preread     prometheus.GaugeFunc
+	bodies      prometheus.GaugeFunc
 
 	requestRefusals  *prometheus.CounterVec
 	rejectedRequests [gateCount]prometheus.Counter
@@ -32,6 +33,8 @@ func newMetrics() *appMetrics {
 			func(s *state) *permit.Gauge { return &s.process }),
 		preread: gauge("sluice_preread", "memory_bytes", "Memory for the first bytes of connections that are not decided.",
 			func(s *state) *permit.Gauge { return &s.preread }),
+		bodies: gauge("sluice_filters", "body_memory_bytes", "Memory for bodies that HTTP filters hold back.",
+			func(s *state) *permit.Gauge { return &s.bodies }),
 		requestRefusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "caddy", Subsystem: "sluice_admission", Name: "requests_rejected_total",
 			Help: "HTTP requests that were not admitted, by the gate that refused them.",
@@ -62,6 +65,6 @@ func gauge(subsystem, name, help string, held func(*state) *permit.Gauge) promet
 
 // Register adds the metrics of the app to a config's registry.
 func Register(reg prometheus.Registerer) error {
-	return prom.Register(reg, metrics.refusals, metrics.connections, metrics.preread,
+	return prom.Register(reg, metrics.refusals, metrics.connections, metrics.preread, metrics.bodies,
 		metrics.requestRefusals, metrics.requests)
 }

@@ -43,6 +43,7 @@ type state struct {
 	sources   permit.Keyed[source]
 	preread   permit.Gauge
 
+	bodies         permit.Gauge
 	requests       permit.Gauge
 	serverRequests permit.Keyed[string]
 	clientRequests permit.Keyed[source]

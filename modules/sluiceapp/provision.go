@@ -36,6 +36,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.PrereadMemory < minPrereadMemory || a.PrereadMemory > maxPrereadMemory {
 		return fmt.Errorf("preread_memory: %d is out of range, 1MiB to 64GiB", a.PrereadMemory)
 	}
+	if err := a.provisionBodies(); err != nil {
+		return err
+	}
 	if err := a.gates.provision(a.Admission); err != nil {
 		return fmt.Errorf("admission.%w", err)
 	}

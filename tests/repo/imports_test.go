@@ -145,14 +145,19 @@ var rules = []rule{
 	{
 		name:     "cluster_proxy is Caddy's reverse proxy with parts of its own",
 		packages: []string{"httpfilters/clusterproxy"},
-		allow: slices.Concat(host, ours("modules/upstreamtls"), []string{
+		allow: slices.Concat(host, ours("modules/upstreamtls", "httpfilters/pipeline"), []string{
 			httpPath, httpPath + "/reverseproxy", configPath + "/httpcaddyfile", "golang.org/x/net/http/httpguts",
 		}),
 	},
 	{
 		name:     "HTTP handlers are made of Caddy's HTTP app",
-		packages: []string{"httpfilters/admission", "httpfilters/validaterequest"},
+		packages: []string{"httpfilters/admission", "httpfilters/validaterequest", "httpfilters/pipeline"},
 		allow:    slices.Concat(host, []string{httpPath, configPath + "/httpcaddyfile", "golang.org/x/net/http/httpguts"}),
+	},
+	{
+		name:     "HTTP filters are guests of the pipeline",
+		packages: []string{"httpfilters/*"},
+		allow:    slices.Concat(host, ours("httpfilters/pipeline"), []string{httpPath, "golang.org/x/net/http/httpguts"}),
 	},
 	{name: "the list of what ships", packages: []string{"modules"}, allow: append([]string{layer4Path, "github.com/mholt/caddy-l4/..."}, ours("l4sni/...", "l4filters/...", "httpfilters/...", "modules/adminapi", "modules/balancers", "modules/healthchecks")...)},
 	{name: "the root imports the list", packages: []string{""}, allow: ours("modules")},

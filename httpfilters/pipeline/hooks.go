@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+)
+
+// callRequest calls a filter for the request.
+func (x *Exchange) callRequest(i int, e *entry) (err error) {
+	before := x.at
+	x.at = i
+	defer func() {
+		if p := recover(); p != nil {
+			err = x.panicked(p)
+		}
+		x.at = before
+	}()
+	return x.judge(e, e.request.Request(x))
+}
+
+// callResponse calls a filter for the response.
+func (x *Exchange) callResponse(i int, e *entry) (err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.at
+	x.at = i
+	defer func() {
+		if p := recover(); p != nil {
+			err = x.panicked(p)
+		}
+		x.at = before
+	}()
+	return x.judge(e, e.response.Response(x))
+}
+
+// callBody calls a filter for a piece of a body. Who calls it holds mu, but before the next handler has the request.
+func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Action, error)) (act Action, err error) {
+	before := x.at
+	x.at = i
+	defer func() {
+		if p := recover(); p != nil {
+			err = x.panicked(p)
+		}
+		x.at = before
+	}()
+	act, err = hook(x, c)
+	if e := &x.h.entries[i]; e.open && err != nil && !isRefusal(err) {
+		x.passOver(e, err) // so does the pipe
+	}
+	return act, err
+}
+
+// callLog calls a filter at the end.
+func (x *Exchange) callLog(i int, e *entry) {
+	before := x.at
+	x.at = i
+	defer func() {
+		if p := recover(); p != nil {
+			_ = x.panicked(p)
+		}
+		x.at = before
+	}()
+	e.log.Log(x)
+}
+
+// isRefusal reports whether a filter means its error.
+func isRefusal(err error) bool {
+	_, refused := errors.AsType[bodypipe.Refusal](err)
+	return refused
+}
+
+// judge passes over the error of a filter that may fail.
+func (x *Exchange) judge(e *entry, err error) error {
+	if err == nil || !e.open || isRefusal(err) {
+		return err
+	}
+	x.passOver(e, err)
+	return nil
+}
+
+// passOver warns that a filter has failed, and that the request goes on.
+func (x *Exchange) passOver(e *entry, err error) {
+	count(passedOver)
+	if entry := x.h.logger.Check(zapcore.WarnLevel, "filter failed, request goes on"); entry != nil {
+		entry.Write(zap.String("filter", e.name), zap.Error(err))
+	}
+}
+
+// panicked turns a panic of the filter whose hook runs into an error that ends the request.
+func (x *Exchange) panicked(p any) error {
+	if p == http.ErrAbortHandler { //nolint:errorlint // panics are compared so
+		panic(p)
+	}
+	count(panicked)
+	name := x.h.entries[x.at].name
+	x.h.logger.Error("filter panicked", zap.String("filter", name), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+	return Reject(http.StatusInternalServerError, fmt.Errorf("filter %s panicked", name))
+}

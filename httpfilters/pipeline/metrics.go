@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+	"github.com/caddy-sluice/sluice/internal/prom"
+)
+
+// reason says why a request did not go its way, or what became of a filter that failed.
+type reason uint8
+
+// The reasons.
+const (
+	// byFilter is that a filter refused it.
+	byFilter reason = iota
+	bodyTooLarge
+	bodyMemory
+	bodyTimeout
+	bodyMalformed
+	clientGone
+	// What follows counts as an error.
+	filterFailed
+	passedOver
+	panicked
+	reasonCount
+)
+
+// reasonNames are the names in metrics.
+var reasonNames = [reasonCount]string{
+	"filter", "body_too_large", "body_memory", "body_timeout", "body_malformed", "client_gone",
+	"request_failed", "passed_over", "panic",
+}
+
+// rejections counts requests that did not go their way, failures filters that failed; counters has all by reason.
+var (
+	rejections = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sluice_filters", Name: "rejected_total",
+		Help: "Requests that a pipeline ended, by reason.",
+	}, []string{"reason"})
+	failures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sluice_filters", Name: "failures_total",
+		Help: "Failures of filters, by what came of them.",
+	}, []string{"result"})
+	counters = newCounters()
+)
+
+func newCounters() (all [reasonCount]prometheus.Counter) {
+	for r, name := range reasonNames {
+		vec := rejections
+		if reason(r) >= filterFailed {
+			vec = failures
+		}
+		all[r] = vec.WithLabelValues(name)
+	}
+	return all
+}
+
+// count counts.
+func count(r reason) { counters[r].Inc() }
+
+// reasonOf returns the reason that an error is.
+func reasonOf(err error) reason {
+	var tooLarge *http.MaxBytesError
+	var bad *malformed
+	switch {
+	case errors.Is(err, bodypipe.ErrTooLarge), errors.As(err, &tooLarge):
+		return bodyTooLarge
+	case errors.Is(err, bodypipe.ErrBudget):
+		return bodyMemory
+	case errors.Is(err, errStalled):
+		return bodyTimeout
+	case errors.As(err, &bad):
+		return bodyMalformed
+	case isRefusal(err):
+		return byFilter
+	}
+	return filterFailed
+}
+
+// register adds the metrics to the registry of a config.
+func register(reg prometheus.Registerer) error { return prom.Register(reg, rejections, failures) }

@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+	"github.com/caddy-sluice/sluice/modules/sluiceapp"
+)
+
+// The failure modes.
+const (
+	closed = "closed"
+	open   = "open"
+)
+
+// entry is a filter in its place, ready to use. The hooks that it hasn't are nil.
+type entry struct {
+	name       string
+	conditions []condition
+	onResponse []caddyhttp.ResponseMatcher
+	open       bool
+	branches   []branch
+
+	request      RequestFilter
+	requestBody  RequestBodyFilter
+	bound        BoundBodyFilter
+	selected     SelectedBodyFilter
+	response     ResponseFilter
+	responseBody ResponseBodyFilter
+	log          LogFilter
+}
+
+// provisionSettings checks the settings of the handler and sets the defaults.
+func (h *Handler) provisionSettings() error {
+	for name, limit := range map[string]*int64{
+		"request_body_limit": &h.RequestBodyLimit, "response_body_limit": &h.ResponseBodyLimit,
+	} {
+		if *limit == 0 {
+			*limit = bodypipe.DefaultCeiling
+		}
+		if *limit < 0 || *limit > bodypipe.MaxCeiling {
+			return fmt.Errorf("%s: %d is out of range, 1 to %d (64MiB)", name, *limit, int64(bodypipe.MaxCeiling))
+		}
+	}
+	if h.BodyTimeout == 0 {
+		h.BodyTimeout = caddy.Duration(defaultBodyTimeout)
+	}
+	if d := time.Duration(h.BodyTimeout); d < minBodyTimeout || d > maxBodyTimeout {
+		return fmt.Errorf("body_timeout: %v is out of range, %v to %v", d, minBodyTimeout, maxBodyTimeout)
+	}
+	return nil
+}
+
+// expand puts the filters of chains in their place.
+func expand(entries []Entry, app *sluiceapp.App) ([]Entry, error) {
+	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Chain != "" }) {
+		return entries, nil
+	}
+	var all []Entry
+	for i, e := range entries {
+		if e.Chain == "" {
+			all = append(all, e)
+			continue
+		}
+		if e.Name != "" || e.FilterRaw != nil || e.Conditions != nil || e.OnResponse != nil || e.FailureMode != "" || e.Branches != nil {
+			return nil, fmt.Errorf("filters[%d]: chain stands alone", i)
+		}
+		chain, err := app.FilterChain(e.Chain)
+		if err != nil {
+			return nil, fmt.Errorf("filters[%d]: chain: %w", i, err)
+		}
+		for j, raw := range chain {
+			var inner Entry
+			if err := caddy.StrictUnmarshalJSON(raw, &inner); err != nil {
+				return nil, fmt.Errorf("filters[%d]: filter_chains.%s[%d]: %w", i, e.Chain, j, err)
+			}
+			if inner.Chain != "" {
+				return nil, fmt.Errorf("filters[%d]: filter_chains.%s[%d]: a chain can't have a chain in it", i, e.Chain, j)
+			}
+			all = append(all, inner)
+		}
+	}
+	return all, nil
+}
+
+// provisionEntries loads the filters.
+func (h *Handler) provisionEntries(ctx caddy.Context, list []Entry) error {
+	if len(list) > maxFilters {
+		return fmt.Errorf("filters: %d filters, at most %d", len(list), maxFilters)
+	}
+	h.entries = make([]entry, len(list))
+	named := make(map[string]int)
+	for i := range list {
+		if err := h.entries[i].provision(ctx, &list[i]); err != nil {
+			return fmt.Errorf("filters[%d]: %w", i, err)
+		}
+		before, taken := named[h.entries[i].name]
+		switch {
+		case taken && list[i].Name != "":
+			return fmt.Errorf("filters[%d]: name: %q is the name of filters[%d] too", i, list[i].Name, before)
+		case !taken:
+			named[h.entries[i].name] = i
+		}
+		h.owned = append(h.owned, owned(h.entries[i])...)
+	}
+	slices.Sort(h.owned)
+	h.owned = slices.Compact(h.owned)
+	return h.provisionBranches(ctx, list, named)
+}
+
+// provision loads a filter and finds out which hooks it has.
+func (e *entry) provision(ctx caddy.Context, from *Entry) error {
+	if from.FilterRaw == nil {
+		return errors.New("filter: missing")
+	}
+	e.name = from.Name
+	if e.name == "" {
+		e.name = moduleName(from.FilterRaw)
+	}
+	if !validName(e.name) {
+		return fmt.Errorf("name: %q has something else than letters, digits, _ and -, or more than %d characters", e.name, maxName)
+	}
+	module, err := ctx.LoadModule(from, "FilterRaw")
+	if err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	if err := e.take(module); err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	switch from.FailureMode {
+	case "", closed:
+	case open:
+		if _, guards := module.(Guard); guards {
+			return fmt.Errorf("failure_mode: %q is not for filters that protect something", open)
+		}
+		e.open = true
+	default:
+		return fmt.Errorf("failure_mode: %q is not known; must be %s or %s", from.FailureMode, closed, open)
+	}
+	e.onResponse = from.OnResponse
+	e.conditions, err = provisionConditions(ctx, from.Conditions)
+	return err
+}
+
+// take takes the hooks of a filter.
+func (e *entry) take(filter any) error {
+	e.request, _ = filter.(RequestFilter)
+	e.requestBody, _ = filter.(RequestBodyFilter)
+	e.bound, _ = filter.(BoundBodyFilter)
+	e.selected, _ = filter.(SelectedBodyFilter)
+	e.response, _ = filter.(ResponseFilter)
+	e.responseBody, _ = filter.(ResponseBodyFilter)
+	e.log, _ = filter.(LogFilter)
+	if e.request == nil && e.requestBody == nil && e.bound == nil && e.selected == nil && e.response == nil &&
+		e.responseBody == nil && e.log == nil {
+		return fmt.Errorf("%T has no hook of a filter", filter)
+	}
+	return nil
+}
+
+// owned returns the headers that a filter sets.
+func owned(e entry) []string {
+	for _, hook := range []any{e.request, e.requestBody, e.bound, e.selected, e.response, e.responseBody, e.log} {
+		owner, ok := hook.(HeaderOwner)
+		if !ok {
+			continue
+		}
+		var names []string
+		for _, name := range owner.OwnedHeaders() {
+			names = append(names, http.CanonicalHeaderKey(name))
+		}
+		return names
+	}
+	return nil
+}
+
+// moduleName returns the name of the module that raw is the config of.
+func moduleName(raw json.RawMessage) string {
+	var named struct {
+		Filter string `json:"filter"`
+	}
+	_ = json.Unmarshal(raw, &named) // LoadModule says what is wrong
+	return named.Filter
+}
+
+const (
+	// maxName is the longest name of a filter, a branch, or a result.
+	maxName = 64
+	// nameChars are the characters of names.
+	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+)
+
+// validName reports whether a name has only letters, digits, `_` and `-`.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && strings.Trim(name, nameChars) == ""
+}

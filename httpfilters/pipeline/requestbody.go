@@ -1,0 +1,341 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+)
+
+const (
+	// smallBuffer is what a body is read into at first: as much as Go's server has read of it. A client that sends slowly
+	// costs no more.
+	smallBuffer = 4 << 10
+	// largeBuffer is what it is read into once a read has filled the small one.
+	largeBuffer = 32 << 10
+)
+
+var (
+	smallBuffers = sync.Pool{New: func() any { return newBuffer(smallBuffer) }}
+	largeBuffers = sync.Pool{New: func() any { return newBuffer(largeBuffer) }}
+)
+
+func newBuffer(size int) *[]byte {
+	b := make([]byte, size)
+	return &b
+}
+
+// errBodyClosed is what a reader gets when the request is over.
+var errBodyClosed = errors.New("the request is over")
+
+// requestBody is the body of a request, as the filters leave it. It is read by one goroutine at a time, which may still
+// wait for the client when the request is over.
+type requestBody struct {
+	// x is good as long as closed is false; its mutex always is.
+	x   *Exchange
+	src io.ReadCloser
+
+	// reading is held while the body is read. It guards buf, in and eof.
+	reading sync.Mutex
+	buf     *[]byte
+	// in is what the pipe hasn't taken, eof says that the client's body ends with it.
+	in  []byte
+	eof bool
+
+	// What follows, x.mu guards.
+
+	pipe bodypipe.Pipe
+	// out is what goes on, complete says that it is all of the body.
+	out      []byte
+	complete bool
+	// whole is all of it, if complete.
+	whole []byte
+	// armed says that there is a deadline for reading, latest is that of the server.
+	armed  bool
+	latest time.Time
+	closed bool
+	err    error
+}
+
+// openBody begins to look at the body, if a filter that takes part wants to, and reads what is held back.
+func (x *Exchange) openBody() error {
+	outer := outerBodies(x.r)
+	if x.h.plans.requestIdle && outer == nil {
+		return nil
+	}
+	skip, err := x.bodySkip(outer)
+	if err != nil {
+		return err
+	}
+	if x.h.plans.request.Terms(skip).Idle() || isTunnel(x.r) {
+		return nil
+	}
+	b := newRequestBody(x)
+	x.body = b
+	x.out.watch()
+	b.pipe.Start(bodypipe.Setup{Plan: x.h.plans.request, Host: (*requestHost)(x), Budget: x.h.budget, Skip: skip})
+	if err := b.pipe.Declare(x.r.ContentLength); err != nil {
+		return err
+	}
+	if err := b.hold(); err != nil {
+		return err
+	}
+	x.publishBodies(skip, outer)
+	return nil
+}
+
+// newRequestBody returns the body of the request that x is for.
+func newRequestBody(x *Exchange) *requestBody {
+	b := &requestBody{x: x, src: x.r.Body}
+	if b.src == nil {
+		b.src = http.NoBody
+	}
+	if server, ok := x.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout > 0 {
+		b.latest = time.Now().Add(server.ReadTimeout)
+	}
+	return b
+}
+
+// bodySkip returns the filters that have no part in the body of the request. Their conditions are looked at now.
+func (x *Exchange) bodySkip(outer *Bodies) (skip bodypipe.Set, err error) {
+	upstream := outer != nil
+	for i := range x.h.entries {
+		if !x.h.plans.early.Has(i) {
+			continue
+		}
+		part, err := x.takesPart(i)
+		if err != nil {
+			return 0, err
+		}
+		e := &x.h.entries[i]
+		if !part {
+			skip = skip.With(i)
+			continue
+		}
+		upstream = upstream || e.bound != nil || e.selected != nil
+	}
+	if !upstream {
+		skip = skip.With(x.h.upstreamPlace())
+	}
+	return skip, nil
+}
+
+// isTunnel reports whether the body of a request is a stream of another protocol (RFC 8441).
+func isTunnel(r *http.Request) bool {
+	return r.Method == http.MethodConnect && r.ProtoMajor > 1 && len(r.Header[":protocol"]) > 0
+}
+
+// hold reads the body as long as it is held back, and has the request go on with what comes of it. An empty body is read
+// at once.
+func (b *requestBody) hold() error {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	x := b.x
+	empty := x.r.ContentLength == 0 && !b.complete
+	for !b.pipe.Ended() && (empty || b.pipe.Holding()) {
+		if err := b.step(); err != nil {
+			return err
+		}
+	}
+	if b.complete = b.pipe.Ended(); b.complete {
+		b.whole = b.out
+	}
+	b.frame(x.r)
+	return nil
+}
+
+// frame makes the request say of its body what is true after the filters.
+func (b *requestBody) frame(r *http.Request) {
+	m := bodypipe.Message{Declared: r.ContentLength, Change: changeOf(&b.pipe), Final: -1, Trailers: len(r.Trailer) > 0}
+	if b.complete {
+		m.Final = int64(len(b.out))
+	}
+	f := bodypipe.Frame(m)
+	r.TransferEncoding = nil
+	if b.eof || b.pipe.Read() > 0 {
+		delete(r.Header, "Expect") // the client was told to go on
+	}
+	if !f.Intact {
+		forgetDigests(r.Header)
+	}
+	switch {
+	case f.Length < 0:
+		delete(r.Header, "Content-Length")
+	case f.Length != r.ContentLength || len(r.Header["Content-Length"]) == 0 && f.Length > 0:
+		r.Header.Set("Content-Length", strconv.FormatInt(f.Length, 10))
+	}
+	r.ContentLength = f.Length
+	r.Body = b
+	if f.Length == 0 {
+		r.Body = http.NoBody
+	}
+}
+
+// step reads some of the body and passes it by the filters. Who calls it holds reading.
+func (b *requestBody) step() error {
+	if err := b.fill(); err != nil {
+		return b.fail(err)
+	}
+	x := b.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if b.closed {
+		return errBodyClosed
+	}
+	n, out, err := b.pipe.Push(b.in, b.eof)
+	if err != nil {
+		b.err = err
+		return err
+	}
+	b.in, b.out = b.in[n:], out
+	if b.pipe.Ended() {
+		for _, name := range x.h.owned {
+			delete(x.r.Trailer, name)
+		}
+	}
+	return nil
+}
+
+// fill reads from the client, if the pipe has taken all that there was.
+func (b *requestBody) fill() error {
+	if len(b.in) > 0 || b.eof {
+		return nil
+	}
+	if b.buf == nil {
+		b.buf = smallBuffers.Get().(*[]byte)
+	} else if cap(b.in) == 0 && len(*b.buf) == smallBuffer {
+		smallBuffers.Put(b.buf)
+		b.buf = largeBuffers.Get().(*[]byte)
+	}
+	if err := b.arm(time.Duration(b.x.h.BodyTimeout)); err != nil {
+		return err
+	}
+	n, err := b.src.Read(*b.buf)
+	b.in = (*b.buf)[:n]
+	if b.eof = errors.Is(err, io.EOF); b.eof {
+		return b.arm(0)
+	}
+	return err
+}
+
+// arm sets the time until which the client must have sent something; 0 is to leave it as it was.
+func (b *requestBody) arm(timeout time.Duration) error {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	if b.closed {
+		return errBodyClosed
+	}
+	b.setDeadline(timeout)
+	return nil
+}
+
+// setDeadline sets the deadline for reading. Who calls it holds x.mu.
+func (b *requestBody) setDeadline(timeout time.Duration) {
+	if timeout == 0 && !b.armed {
+		return
+	}
+	at := b.latest
+	if b.armed = timeout != 0; b.armed {
+		at = time.Now().Add(timeout)
+	}
+	if !b.latest.IsZero() && at.After(b.latest) {
+		at = b.latest
+	}
+	// Where there are no deadlines there is nobody to wait for: tests, and requests made up inside Caddy.
+	_ = http.NewResponseController(b.x.w).SetReadDeadline(at)
+}
+
+// Read reads what the filters made of the body.
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	for {
+		n, err := b.take(p)
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		if err := b.step(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// take takes from what goes on.
+func (b *requestBody) take(p []byte) (int, error) {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	switch {
+	case b.closed:
+		return 0, errBodyClosed
+	case b.err != nil:
+		return 0, b.err
+	case len(b.out) == 0 && b.pipe.Ended():
+		return 0, io.EOF
+	}
+	n := copy(p, b.out)
+	b.out = b.out[n:]
+	return n, nil
+}
+
+// Close closes the client's body.
+func (b *requestBody) Close() error { return b.src.Close() }
+
+// ended reports whether the client's body was read to its end.
+func (b *requestBody) ended() bool {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	return b.pipe.Ended()
+}
+
+// failure returns why the body can't go on.
+func (b *requestBody) failure() error {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	return b.err
+}
+
+// end gives back what the body holds. Nothing of it is read any more, and no filter sees any of it.
+func (b *requestBody) end() {
+	b.x.mu.Lock()
+	b.setDeadline(0)
+	b.closed = true
+	b.pipe.Close()
+	b.out = nil
+	b.x.mu.Unlock()
+	if !b.reading.TryLock() {
+		return // who reads keeps the buffer
+	}
+	defer b.reading.Unlock()
+	if b.buf != nil {
+		pool := &smallBuffers
+		if len(*b.buf) > smallBuffer {
+			pool = &largeBuffers
+		}
+		pool.Put(b.buf)
+		b.buf, b.in = nil, nil
+	}
+}
+
+// requestHost runs the filters for the body of a request.
+type requestHost Exchange
+
+// Filter implements bodypipe.Host.
+func (h *requestHost) Filter(i int, c *Chunk) (Action, error) {
+	x := (*Exchange)(h)
+	if x.jumped.Has(i) && !x.ran.Has(i) {
+		return Done, nil // a branch has passed it over
+	}
+	if !x.ran.Has(i) { // never written once the next handler has the request
+		x.ran |= bit(i)
+	}
+	return x.callBody(i, c, x.h.entries[i].requestBody.RequestBody)
+}
+
+// Interface guards
+var (
+	_ io.ReadCloser = (*requestBody)(nil)
+)

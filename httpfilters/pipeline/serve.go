@@ -1,0 +1,281 @@
+package pipeline
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+)
+
+const (
+	// statusClientGone is what Caddy logs for a request whose client has left.
+	statusClientGone = 499
+	// retryAfterBudget is when to ask again if there is no room for a body, in seconds: others end all the time.
+	retryAfterBudget = "1"
+)
+
+// errClientGone is the error of a request whose client has left.
+var errClientGone = errors.New("the client has left")
+
+// serve passes the request by the filters.
+func (x *Exchange) serve() (err error) {
+	defer func() {
+		x.over = true
+		// A handler that can't write its answer panics, so that nobody takes what is there for complete. If we have
+		// refused it before any of it went out, the client gets a proper answer.
+		if x.out.refused() {
+			if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // panics are compared so
+				panic(p)
+			}
+			err = x.answer(x.out.err)
+		}
+	}()
+	x.disown()
+	if x.h.watches {
+		x.out.watch()
+	}
+	err = x.openBody()
+	if err == nil {
+		err = x.run(x.writer(), 0)
+	}
+	return x.settle(err)
+}
+
+// disown removes the headers that filters set from the request: they are for nobody else to send.
+func (x *Exchange) disown() {
+	for _, name := range x.h.owned {
+		delete(x.r.Header, name)
+		delete(x.r.Trailer, name)
+	}
+}
+
+// run calls the filters for the request from one on, and then the next handler.
+func (x *Exchange) run(w http.ResponseWriter, from int) error {
+	for i := from; i < len(x.h.entries); i++ {
+		e := &x.h.entries[i]
+		x.jumped &^= bit(i)
+		switch part, err := x.takesPart(i); {
+		case err != nil:
+			return err
+		case !part:
+			continue
+		}
+		x.ran |= bit(i)
+		if e.request != nil {
+			if err := x.callRequest(i, e); err != nil {
+				return x.refuse(err)
+			}
+		}
+		if len(e.branches) > 0 {
+			return x.branch(w, i, 0)
+		}
+	}
+	return x.forward(w)
+}
+
+// bit returns the set with one entry.
+func bit(i int) bodypipe.Set { return 1 << i }
+
+// takesPart reports whether a filter applies to the request. It is decided once.
+func (x *Exchange) takesPart(i int) (bool, error) {
+	if !x.decided.Has(i) {
+		applies, err := x.h.entries[i].applies(x.r)
+		if err != nil {
+			return false, err
+		}
+		x.decided |= bit(i)
+		if !applies {
+			x.skipped |= bit(i)
+		}
+	}
+	return !x.skipped.Has(i), nil
+}
+
+// writer returns the writer for the next handler.
+func (x *Exchange) writer() http.ResponseWriter {
+	if x.out.watching {
+		return &x.out
+	}
+	return x.w
+}
+
+// forward passes the request on to the next handler.
+func (x *Exchange) forward(w http.ResponseWriter) error {
+	if err := x.prepare(); err != nil {
+		return err
+	}
+	return x.next.ServeHTTP(w, x.r)
+}
+
+// prepare makes the request ready for who is to answer it.
+func (x *Exchange) prepare() error {
+	if x.body != nil && x.body.pipe.Holding() { // a filter has asked for that by now
+		if err := x.body.hold(); err != nil {
+			return x.refuse(err)
+		}
+	}
+	x.askPlain()
+	return nil
+}
+
+// askPlain has the next handler answer so that filters can read the body of the answer, and change it: plain, and whole.
+func (x *Exchange) askPlain() {
+	if x.h.plans.responseIdle {
+		return
+	}
+	terms := x.h.plans.response.Terms(x.responseSkip())
+	if terms.Reads {
+		x.r.Header["Accept-Encoding"] = plain
+	}
+	if terms.Writes {
+		delete(x.r.Header, "Range")
+		delete(x.r.Header, "If-Range")
+	}
+}
+
+// plain is the encoding that filters can read. Nobody changes it.
+var plain = []string{"identity"}
+
+// settle ends the request once the handlers have returned, with their error.
+func (x *Exchange) settle(err error) error {
+	if x.out.refused() {
+		return nil // the deferred function answers
+	}
+	if x.body != nil && !x.out.sent() {
+		if failed := x.body.failure(); failed != nil {
+			return x.answer(failed)
+		}
+	}
+	if err != nil {
+		x.err = err
+		if x.out.sent() {
+			return err
+		}
+		return x.answer(err)
+	}
+	x.out.finish()
+	if x.out.err != nil && x.out.sent() {
+		x.err = x.out.err
+		panic(http.ErrAbortHandler) // the client must not take what it has for complete
+	}
+	return nil
+}
+
+// answer has the request answered because of an error: nothing has gone out yet.
+func (x *Exchange) answer(err error) error {
+	x.out.discard()
+	if errors.Is(err, errClientGone) {
+		count(clientGone)
+		x.err = errClientGone
+		x.setResponse(statusClientGone, x.w.Header())
+		x.w.WriteHeader(statusClientGone)
+		return nil
+	}
+	err = x.refuse(err)
+	x.err = err
+	x.setResponse(statusOf(err), x.w.Header())
+	if failed := x.respond(); failed != nil {
+		err = x.refuse(failed)
+		x.err, x.response.Status = err, statusOf(err)
+	}
+	return x.write(err)
+}
+
+// setResponse sets the response that hooks see.
+func (x *Exchange) setResponse(status int, header http.Header) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.response = Response{Status: status, Header: header}
+}
+
+// write writes the answer to a Rejection with a body. All else is for Caddy to write.
+func (x *Exchange) write(err error) error {
+	rejection, ok := errors.AsType[*Rejection](err)
+	if !ok {
+		return err
+	}
+	for name, values := range rejection.Header {
+		x.w.Header()[http.CanonicalHeaderKey(name)] = values
+	}
+	if rejection.Body == nil {
+		return err
+	}
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(rejection.Body)))
+	x.w.WriteHeader(x.response.Status)
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(rejection.Body)
+	}
+	return nil
+}
+
+// statusOf returns the status that Caddy answers an error with.
+func statusOf(err error) int {
+	if handled, ok := errors.AsType[caddyhttp.HandlerError](err); ok && handled.StatusCode != 0 {
+		return handled.StatusCode
+	}
+	return http.StatusInternalServerError
+}
+
+// refuse makes the error of a hook one that Caddy answers.
+func (x *Exchange) refuse(err error) error {
+	if _, handled := errors.AsType[caddyhttp.HandlerError](err); handled || errors.Is(err, errClientGone) {
+		return err
+	}
+	if errors.Is(err, bodypipe.ErrBudget) {
+		x.w.Header().Set("Retry-After", retryAfterBudget)
+	}
+	status := bodypipe.RequestStatus(err)
+	if x.out.err != nil {
+		status = bodypipe.ResponseStatus(err)
+	}
+	count(reasonOf(err))
+	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
+		x.w.Header().Set("Connection", "close")
+	}
+	return caddyhttp.Error(status, err)
+}
+
+// respond calls the filters for the response, in the opposite order.
+func (x *Exchange) respond() error {
+	for i := len(x.h.entries) - 1; i >= 0; i-- {
+		e := &x.h.entries[i]
+		if e.response == nil || !x.ran.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
+			continue
+		}
+		if err := x.callResponse(i, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends the request for all filters. It also runs when a handler has panicked.
+func (x *Exchange) end() {
+	if x.body != nil {
+		x.body.end()
+	}
+	if x.bodies != nil {
+		x.bodies.end()
+	}
+	for i := len(x.h.entries) - 1; i >= 0; i-- {
+		if e := &x.h.entries[i]; e.log != nil && x.logs(i) {
+			x.callLog(i, e)
+		}
+	}
+	x.out.close()
+	if x.over && !x.out.lost() {
+		x.release()
+	}
+}
+
+// logs reports whether a filter is told of the end of the request: if it had a part, or would have had one.
+func (x *Exchange) logs(i int) bool {
+	if x.ran.Has(i) || x.jumped.Has(i) {
+		return x.ran.Has(i)
+	}
+	part, err := x.takesPart(i)
+	return part && err == nil
+}

@@ -1,0 +1,323 @@
+package pipeline
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+)
+
+// errRefused is what a handler gets that writes to a response which filters have refused, so that it stops.
+var errRefused = errors.New("the response was refused")
+
+// stage is how far a response has come.
+type stage uint8
+
+const (
+	// fresh is that no final header has come.
+	fresh stage = iota
+	// held is that the header waits for a body that is held back.
+	held
+	// out is that the header has gone out.
+	out
+	// tunnel is that the connection speaks another protocol, or is somebody else's.
+	tunnel
+	// failed is that an error has ended the response. Whether the header is out says headerOut.
+	failed
+	// dead is that the request is over.
+	dead
+)
+
+// writer passes a response by the filters on its way to the client.
+type writer struct {
+	caddyhttp.ResponseWriterWrapper
+	x *Exchange
+	// watching says that the writer is in use.
+	watching bool
+	stage    stage
+	// headerOut says that the client has the header, or some of what isn't ours to take back.
+	headerOut bool
+	// piped says that the body passes the filters.
+	piped bool
+	pipe  bodypipe.Pipe
+	// declared is the Content-Length that came, trailers says that there will be trailers.
+	declared int64
+	trailers bool
+	content  bodypipe.Content
+	err      error
+	// before are the header fields that were there before the filters ran.
+	before []field
+}
+
+// field is a header field.
+type field struct {
+	name   string
+	values []string
+}
+
+// watch begins to look at the response.
+func (w *writer) watch() {
+	if w.watching {
+		return
+	}
+	w.watching = true
+	for name, values := range w.ResponseWriter.Header() {
+		w.before = append(w.before, field{name, values})
+	}
+}
+
+// sent reports that something has gone out which can't be taken back.
+func (w *writer) sent() bool { return w.headerOut }
+
+// lost reports that somebody may still use what lies below the writer.
+func (w *writer) lost() bool { return w.stage == tunnel }
+
+// refused reports that an error has ended the response before any of it went out.
+func (w *writer) refused() bool { return w.stage == failed && !w.headerOut }
+
+// upgrade asks for a stricter mode for the body.
+func (w *writer) upgrade(mode Mode, most int64) bool {
+	return w.piped && !w.headerOut && w.pipe.Upgrade(mode, most)
+}
+
+// WriteHeader passes the header by the filters.
+func (w *writer) WriteHeader(status int) {
+	switch {
+	case w.stage != fresh:
+		return
+	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	x := w.x
+	if status == http.StatusSwitchingProtocols && !switches(x.r.Header, w.Header()) {
+		w.fail(Reject(http.StatusBadGateway, errors.New("101 Switching Protocols, which wasn't asked for")))
+		return
+	}
+	x.setResponse(status, w.Header())
+	w.openPipe(status)
+	if err := x.respond(); err != nil {
+		w.fail(err)
+		return
+	}
+	if s := x.response.Status; s != status && (s < http.StatusOK || status == http.StatusSwitchingProtocols) {
+		x.response.Status = status // these can't be changed to another
+	}
+	w.begin()
+}
+
+// openPipe opens the pipe for the body, if there is one for filters to see, so that filters for the header can ask for a
+// stricter mode.
+func (w *writer) openPipe(status int) {
+	x := w.x
+	w.content = bodypipe.ResponseContent(x.r.Method, status)
+	if x.h.plans.responseIdle || w.content != bodypipe.HasContent || tunnels(x.r, status) {
+		return
+	}
+	skip := x.responseSkip()
+	for i := range x.h.entries {
+		if !x.h.entries[i].appliesTo(status, x.response.Header) {
+			skip = skip.With(x.h.responsePlace(i))
+		}
+	}
+	if x.h.plans.response.Terms(skip).Idle() {
+		return
+	}
+	w.piped = true
+	w.pipe.Start(bodypipe.Setup{Plan: x.h.plans.response, Host: (*responseHost)(x), Budget: x.h.budget, Skip: skip})
+}
+
+// responseSkip returns the filters that have no part in the response's body.
+func (x *Exchange) responseSkip() (skip bodypipe.Set) {
+	for i := range x.h.entries {
+		if !x.ran.Has(i) {
+			skip = skip.With(x.h.responsePlace(i))
+		}
+	}
+	return skip
+}
+
+// begin has the header go out, unless the body is held back.
+func (w *writer) begin() {
+	header, status := w.Header(), w.x.response.Status
+	if status == http.StatusSwitchingProtocols || tunnels(w.x.r, status) {
+		w.stage, w.headerOut = tunnel, true
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	if w.piped && bodypipe.ResponseContent(w.x.r.Method, status) != bodypipe.HasContent {
+		w.piped = false // a filter has changed the status to one without a body
+	}
+	w.declared = contentLength(header)
+	w.trailers = hasTrailers(header)
+	if w.piped {
+		if err := w.pipe.Declare(w.declared); err != nil {
+			w.fail(err)
+			return
+		}
+		if w.pipe.Holding() {
+			w.stage = held
+			return
+		}
+	}
+	w.send(-1)
+}
+
+// send sends the header. final is the length of the body if all of it is at hand, otherwise -1.
+func (w *writer) send(final int64) {
+	if w.piped || w.content == bodypipe.HeadOnly && !w.x.h.plans.responseIdle {
+		w.frame(final)
+	}
+	late := w.stage == held && w.trailers
+	w.stage, w.headerOut = out, true
+	if !late {
+		w.ResponseWriter.WriteHeader(w.x.response.Status)
+		return
+	}
+	// The handler has set its trailers by now. They must not go out with the header.
+	set := takeTrailers(w.Header())
+	w.ResponseWriter.WriteHeader(w.x.response.Status)
+	maps.Copy(w.Header(), set)
+}
+
+// Write passes bytes of the body by the filters.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.stage == fresh {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case w.stage >= failed:
+		return 0, errRefused
+	case !w.piped:
+		return w.ResponseWriter.Write(p)
+	}
+	for rest := p; len(rest) > 0; {
+		n, err := w.push(rest, false)
+		if err != nil {
+			return len(p) - len(rest), err
+		}
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+// push passes bytes by the filters, and sends what goes on.
+func (w *writer) push(p []byte, end bool) (int, error) {
+	w.x.mu.Lock()
+	n, b, err := w.pipe.Push(p, end)
+	w.x.mu.Unlock()
+	if err != nil {
+		w.fail(err)
+		return 0, errRefused
+	}
+	if w.stage == held && !w.pipe.Holding() {
+		final := int64(-1)
+		if w.pipe.Ended() {
+			final = int64(len(b))
+		}
+		w.send(final)
+	}
+	if len(b) > 0 {
+		_, err = w.ResponseWriter.Write(b)
+	}
+	return n, err
+}
+
+// ReadFrom copies to the body: past the filters by the fastest way there is, if they don't look at it.
+func (w *writer) ReadFrom(r io.Reader) (int64, error) {
+	if w.stage == fresh {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.stage < failed && !w.piped {
+		return w.ResponseWriterWrapper.ReadFrom(r)
+	}
+	buf := largeBuffers.Get().(*[]byte)
+	defer largeBuffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, *buf)
+}
+
+// FlushError sends what may go out.
+func (w *writer) FlushError() error {
+	if w.stage == fresh {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case w.stage == held:
+		return nil
+	case w.stage >= failed:
+		return errRefused
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack hands over the connection.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buf, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.stage, w.headerOut = tunnel, true
+	}
+	return conn, buf, err
+}
+
+// fail ends the response with an error.
+func (w *writer) fail(err error) {
+	w.stage, w.err = failed, err
+	if w.headerOut {
+		count(reasonOf(err))
+	}
+}
+
+// finish ends the response that the handlers have written.
+func (w *writer) finish() {
+	if !w.watching {
+		return
+	}
+	if w.stage == fresh {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.piped && (w.stage == held || w.stage == out) && !w.pipe.Ended() {
+		_, _ = w.push(nil, true)
+	}
+}
+
+// discard takes back what hasn't gone out: the header is what it was before the filters ran.
+func (w *writer) discard() {
+	if !w.watching || w.headerOut {
+		return
+	}
+	header := w.ResponseWriter.Header()
+	clear(header)
+	for _, f := range w.before {
+		header[f.name] = f.values
+	}
+}
+
+// close gives back what is held.
+func (w *writer) close() {
+	w.pipe.Close()
+	if w.stage != tunnel {
+		w.stage = dead
+	}
+}
+
+// release makes the writer ready for another request.
+func (w *writer) release() {
+	clear(w.before)
+	w.ResponseWriter, w.x = nil, nil
+	w.watching, w.stage, w.headerOut, w.piped, w.declared, w.trailers = false, fresh, false, false, 0, false
+	w.content, w.err, w.before = bodypipe.HasContent, nil, w.before[:0]
+}
+
+// Interface guards
+var (
+	_ io.ReaderFrom                             = (*writer)(nil)
+	_ http.Hijacker                             = (*writer)(nil)
+	_ interface{ FlushError() error }           = (*writer)(nil)
+	_ interface{ Unwrap() http.ResponseWriter } = (*writer)(nil)
+)
