@@ -43,6 +43,21 @@ func One(d *caddyfile.Dispenser) (string, error) {
 	return value, nil
 }
 
+// Share is One, but a percent sign may stand apart: it returns 80% for `80 %`.
+func Share(d *caddyfile.Dispenser) (string, error) {
+	name := d.Val()
+	values := d.RemainingArgs()
+	switch {
+	case len(values) == 0:
+		return "", d.Errf("%s needs an argument", name)
+	case len(values) == 2 && values[1] == "%":
+		return values[0] + "%", nil
+	case len(values) > 1:
+		return "", d.Errf("%s takes one argument, got also %q", name, values[1])
+	}
+	return values[0], nil
+}
+
 // Word returns the option's only argument, which is one of words.
 func Word(d *caddyfile.Dispenser, words ...string) (string, error) {
 	name := d.Val()
@@ -153,16 +168,27 @@ func Number(d *caddyfile.Dispenser, low, high int) (int, error) {
 	return n, nil
 }
 
-// Percent returns the option's only argument as a number of percent from low to high. It ends with a percent sign.
+// Percent returns the option's only argument as a number of percent from low to high. It ends with a percent sign, which
+// may stand apart.
 func Percent(d *caddyfile.Dispenser, low, high int) (int, error) {
+	return percent(d, low, high, true)
+}
+
+// PercentOrNumber is Percent for options that have percent in their name: the sign may be left out.
+func PercentOrNumber(d *caddyfile.Dispenser, low, high int) (int, error) {
+	return percent(d, low, high, false)
+}
+
+// percent reads a percentage, which needs a sign or doesn't.
+func percent(d *caddyfile.Dispenser, low, high int, needsSign bool) (int, error) {
 	name := d.Val()
-	value, err := One(d)
+	value, err := Share(d)
 	if err != nil {
 		return 0, err
 	}
 	digits, signed := strings.CutSuffix(value, "%")
 	n, err := strconv.Atoi(digits)
-	if err != nil || !signed {
+	if err != nil || needsSign && !signed {
 		return 0, d.Errf("%s: %q is not a percentage, such as 20%%", name, value)
 	}
 	if n < low || n > high {

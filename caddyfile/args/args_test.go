@@ -47,6 +47,11 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 		return fmt.Sprint(value), err
 	case "Word":
 		return Word(d, "up", "down")
+	case "Share":
+		return Share(d)
+	case "PercentOrNumber":
+		value, err := PercentOrNumber(d, 1, 200)
+		return fmt.Sprint(value), err
 	case "Percent":
 		value, err := Percent(d, 1, 200)
 		return fmt.Sprint(value), err
@@ -81,6 +86,13 @@ func TestArguments(t *testing.T) {
 		{"Number", "opt 10", "10"},
 		{"Percent", "opt 1%", "1"},
 		{"Percent", "opt 200%", "200"},
+		{"Percent", "opt 20 %", "20"},
+		{"PercentOrNumber", "opt 20", "20"},
+		{"PercentOrNumber", "opt 20%", "20"},
+		{"PercentOrNumber", "opt 20 %", "20"},
+		{"Share", "opt 80 %", "80%"},
+		{"Share", "opt 80%", "80%"},
+		{"Share", "opt 1GiB", "1GiB"},
 		{"Bytes from 0", "opt 0", "0"},
 		{"Word", "opt down", "down"},
 	} {
@@ -139,6 +151,12 @@ func TestErrors(t *testing.T) {
 		{"Percent", "opt 0%", `opt: "0%" is out of range, 1% to 200%`},
 		{"Percent", "opt 201%", `opt: "201%" is out of range, 1% to 200%`},
 		{"Percent", "opt 1% 2%", `opt takes one argument, got also "2%"`},
+		{"Percent", "opt 1 % 2", `opt takes one argument, got also "%"`},
+		{"Percent", "opt 1% %", `opt: "1%%" is not a percentage`},
+		{"PercentOrNumber", "opt x", `opt: "x" is not a percentage, such as 20%`},
+		{"PercentOrNumber", "opt 0", `opt: "0" is out of range, 1% to 200%`},
+		{"Share", "opt", "opt needs an argument"},
+		{"Share", "opt 1 2", `opt takes one argument, got also "2"`},
 		{"Bytes from 0", "opt -1", "opt: "},
 		{"Word", "opt", "opt needs an argument"},
 		{"Word", "opt Up", `opt: "Up" is not known; must be one of up, down`},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,13 +132,18 @@ type clusterReadiness struct {
 	Total   int    `json:"total"`
 }
 
-// ready says whether each cluster has an endpoint that is available, and that the process isn't about to exit.
+// ready says whether each cluster, or each of those asked for, has an endpoint that is available, and that the process
+// isn't about to exit.
 func (*API) ready(w http.ResponseWriter, r *http.Request) error {
-	if err := plain(w, r, http.MethodGet, http.MethodHead); err != nil {
+	if err := allow(w, r, http.MethodGet, http.MethodHead); err != nil {
+		return err
+	}
+	list, err := asked(r.URL.RawQuery)
+	if err != nil {
 		return err
 	}
 	is := readiness{Status: "ok", Clusters: []clusterReadiness{}}
-	for _, c := range cluster.Statuses() {
+	for _, c := range list {
 		is.Clusters = append(is.Clusters, clusterReadiness{c.Name, c.Healthy, c.Total})
 		if c.Healthy == 0 {
 			is.Status = "degraded"
@@ -151,6 +158,29 @@ func (*API) ready(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	return json.NewEncoder(w).Encode(is)
+}
+
+// asked returns the clusters that a query asks for: all, or those that it names in `cluster`.
+func asked(query string) ([]cluster.Status, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, failure(http.StatusBadRequest, err)
+	}
+	for name := range values {
+		if name != "cluster" {
+			return nil, failure(http.StatusBadRequest, fmt.Errorf("parameter %s: is unknown: there is cluster", name))
+		}
+	}
+	all, names := cluster.Statuses(), values["cluster"]
+	if len(names) == 0 {
+		return all, nil
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(c cluster.Status) bool { return c.Name == name }) {
+			return nil, failure(http.StatusNotFound, fmt.Errorf("%w: %q", cluster.ErrNoCluster, name))
+		}
+	}
+	return slices.DeleteFunc(all, func(c cluster.Status) bool { return !slices.Contains(names, c.Name) }), nil
 }
 
 // readyAgain is when it makes sense to ask again: checks are some seconds apart.

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -31,6 +33,9 @@ func (h *Health) unmarshal(d *caddyfile.Dispenser) error {
 	check.Next() // to the name, for which UnmarshalModule looks
 	module, err := caddyfile.UnmarshalModule(check, healthchecks.Namespace+"."+name)
 	if err != nil {
+		if strings.Contains(err.Error(), "unrecognized option") {
+			err = fmt.Errorf("%w; any check has interval, timeout, rise and fall too", err) // the check knows its own only
+		}
 		return err
 	}
 	h.CheckRaw = caddyconfig.JSONModuleObject(module, "type", name, nil)
@@ -79,7 +84,7 @@ func (o *Outlier) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "max_ejection_time":
 		o.MaxEjectionTime, err = args.Duration(d)
 	case "max_ejection_percent":
-		o.MaxEjectionPercent, err = within(d, 1, 100)
+		o.MaxEjectionPercent, err = percent(d, 1, 100)
 	case "failure_status":
 		o.FailureStatus, err = args.Many(d)
 	case "check_unejects":
@@ -94,7 +99,7 @@ func (o *Outlier) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 // unmarshal reads how the weight grows. Syntax:
 //
 //	slow_start <duration> {
-//		min_percent <percent>
+//		min_percent <percent>[%]
 //		aggression  <number>
 //		after_ejection
 //	}
@@ -109,7 +114,7 @@ func (s *SlowStart) unmarshal(d *caddyfile.Dispenser) (err error) {
 func (s *SlowStart) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	switch d.Val() {
 	case "min_percent":
-		s.MinPercent, err = within(d, 1, 100)
+		s.MinPercent, err = percent(d, 1, 100)
 	case "aggression":
 		s.Aggression, err = decimal(d)
 	case "after_ejection":
@@ -118,6 +123,12 @@ func (s *SlowStart) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		err = d.Errf("unrecognized option %q: expected min_percent, aggression or after_ejection", d.Val())
 	}
 	return err
+}
+
+// percent reads a percentage of an option that has percent in its name.
+func percent(d *caddyfile.Dispenser, low, high int) (*int, error) {
+	n, err := args.PercentOrNumber(d, low, high)
+	return &n, err
 }
 
 // decimal reads a number that may have decimals.

@@ -26,6 +26,8 @@ type Endpoint struct {
 	trusted atomic.Bool
 	// naming is nil for a name that is looked up as it stands.
 	naming atomic.Pointer[naming]
+	// tier is the one that it has, or had as a member. The state's mu guards it.
+	tier uint8
 	// upstream is the endpoint as Caddy's reverse proxy knows it.
 	upstream reverseproxy.Upstream
 

@@ -222,6 +222,7 @@ func (s *state) carryOut(p *plan, now time.Time) error {
 		e.health.Store(s.health.Endpoint(e.text))
 		e.trusted.Store(p.members[i].trusted)
 		e.naming.Store(p.members[i].naming)
+		e.tier = p.members[i].tier
 		e.unbar()
 	}
 	r.members = s.health.View(now).Members()

@@ -36,6 +36,10 @@ type EndpointStatus struct {
 	Since     time.Time `json:"since"`
 	// Member is false for an endpoint that is no longer one, but of which something is still known.
 	Member bool `json:"member"`
+	// Tier is 0 for endpoints that serve first, at most 254, and 255 for a Backup. The next tier serves when there are too
+	// few of those before.
+	Tier   uint8 `json:"tier"`
+	Backup bool  `json:"backup"`
 	// Weight is the weight configured or ordered, EffectiveWeight the one that counts now, in a slow start.
 	Weight          uint32  `json:"weight"`
 	EffectiveWeight float64 `json:"effective_weight"`
@@ -133,10 +137,11 @@ func (s *state) status() Status {
 	return st
 }
 
+// status returns what is known about an endpoint. The caller holds the state's mu.
 func (e *Endpoint) status(h *health.Status, o *override) EndpointStatus {
 	s := EndpointStatus{
 		Address: e.text, State: h.Reason.String(), Available: h.Reason.Available(), Cause: e.cause(h.Reason), Since: h.Since,
-		Member: h.Member, Weight: h.Weight, EffectiveWeight: float64(h.Effective) / health.WeightScale,
+		Member: h.Member, Tier: e.tier, Backup: e.tier == backupTier, Weight: h.Weight, EffectiveWeight: float64(h.Effective) / health.WeightScale,
 		Successes: h.Successes, Failures: h.Failures, ConsecutiveFailures: h.Consecutive,
 		Active: h.Attempts, Retries: h.Retries, Connections: h.Connections, Pending: h.Pending,
 		EjectedUntil: when(h.EjectedUntil),

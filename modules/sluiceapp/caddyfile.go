@@ -100,9 +100,9 @@ func (l *Admission) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 	case "max_requests":
 		l.MaxRequests, err = args.Int(d)
 	case "memory_limit":
-		l.MemoryLimit, err = args.One(d)
+		l.MemoryLimit, err = args.Share(d)
 	case "open_files_reserve":
-		l.OpenFilesReserve, err = args.One(d)
+		l.OpenFilesReserve, err = args.Share(d)
 	case "failure_mode":
 		l.FailureMode, err = args.One(d)
 	default:

@@ -96,6 +96,10 @@ func TestZ129_ClustersInTheAdminAPI(t *testing.T) {
 		{http.MethodGet, "/sluice/clusters/web/endpoints/192.0.2.1:1", http.StatusNotFound, "192.0.2.1:1"},
 		{http.MethodDelete, "/sluice/clusters/web/endpoints/" + b.http, http.StatusNotFound, "nothing is ordered"},
 		{http.MethodPost, "/sluice/ready", http.StatusMethodNotAllowed, "POST"},
+		{http.MethodGet, "/sluice/ready?clusters=web", http.StatusBadRequest, "parameter clusters: is unknown: there is cluster"},
+		{http.MethodGet, "/sluice/ready?cluster=web&cluster=wep", http.StatusNotFound, `there is no such cluster: \"wep\"`},
+		{http.MethodGet, "/sluice/ready?cluster=", http.StatusNotFound, "there is no such cluster"},
+		{http.MethodGet, "/sluice/ready?cluster=%zz", http.StatusBadRequest, "invalid URL escape"},
 	} {
 		if res, body := p.api(tc.method, tc.path, nil); res.StatusCode != tc.status || !strings.Contains(body, tc.text) {
 			t.Errorf("%s %s: got %d %s, want %d and %q", tc.method, tc.path, res.StatusCode, body, tc.status, tc.text)
@@ -106,6 +110,46 @@ func TestZ129_ClustersInTheAdminAPI(t *testing.T) {
 		res, body := p.api(http.MethodGet, "/sluice/ready", nil)
 		return body, res.StatusCode == http.StatusServiceUnavailable && strings.Contains(body, "degraded") && res.Header.Get("Retry-After") != ""
 	})
+}
+
+// TestReadyOfSome: a cluster that is down counts only if it is asked for; an endpoint says which tier it has.
+func TestReadyOfSome(t *testing.T) {
+	l := newLab(t)
+	b, gone := l.newMember("here", &ledger{done: make(map[string][]string)}), l.freeAddr()
+	options, sites := clusterSite(l.freeAddr(), b.http)
+	p := l.run(strings.Replace(options, "cluster web {", fmt.Sprintf(`cluster down {
+			endpoint %s {
+				backup
+			}
+			health tcp {
+				interval 100ms
+				timeout 50ms
+				fall 1
+			}
+		}
+		cluster web {`, gone), 1), sites)
+	p.eventually("one of two clusters is down", func() (string, bool) {
+		res, body := p.api(http.MethodGet, "/sluice/ready", nil)
+		return body, res.StatusCode == http.StatusServiceUnavailable && strings.Contains(body, `"clusters":[{"name":"down"`)
+	})
+	for query, want := range map[string]struct {
+		status int
+		body   string
+	}{
+		"?cluster=web":              {http.StatusOK, `{"status":"ok","clusters":[{"name":"web","healthy":1,"total":1}]}`},
+		"?cluster=web&cluster=web":  {http.StatusOK, `{"status":"ok","clusters":[{"name":"web","healthy":1,"total":1}]}`},
+		"?cluster=down":             {http.StatusServiceUnavailable, `{"status":"degraded","clusters":[{"name":"down","healthy":0,"total":1}]}`},
+		"?cluster=web&cluster=down": {http.StatusServiceUnavailable, `"clusters":[{"name":"down","healthy":0,"total":1},{"name":"web"`},
+	} {
+		if res, body := p.api(http.MethodGet, "/sluice/ready"+query, nil); res.StatusCode != want.status || !strings.Contains(body, want.body) {
+			t.Errorf("%s: got %d %s, want %d %s", query, res.StatusCode, body, want.status, want.body)
+		}
+	}
+	for name, want := range map[string]string{"web": `"tier":0,"backup":false`, "down": `"tier":255,"backup":true`} {
+		if _, body := p.api(http.MethodGet, "/sluice/clusters/"+name, nil); !strings.Contains(body, want) {
+			t.Errorf("got %s, want %s", body, want)
+		}
+	}
 }
 
 // TestChangeEndpoint: orders hold over a reload, are shown as such, and are taken back; what is wrong is named.
