@@ -115,12 +115,14 @@ func TestSwitchAnswers(t *testing.T) {
 		status       int
 	}{
 		{"right", accepting, wsHeaders, 101},
-		{"unasked", accepting, []string{"X-Nothing: 1"}, 502},
+		{"H54_unasked", accepting, []string{"X-Nothing: 1"}, 502},
+		{"H54_stripped_request", accepting, []string{"Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c"}, 502},
+		{"H54_h2c", strings.Replace(accepting, "websocket", "h2c", 1), []string{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: x"}, 502},
 		{"another_protocol", strings.Replace(accepting, "websocket", "other", 1), wsHeaders, 502},
 		{"no_protocol", "101 Switching Protocols\r\nConnection: Upgrade", wsHeaders, 502},
 		{"no_connection_token", strings.Replace(accepting, "Connection: Upgrade", "Connection: close", 1), wsHeaders, 502},
-		{"no_accept", "101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket", wsHeaders, 502},
-		{"wrong_accept", strings.Replace(accepting, "s3pP", "AAAA", 1), wsHeaders, 502},
+		{"H55_no_accept", "101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket", wsHeaders, 502},
+		{"H55_wrong_accept", strings.Replace(accepting, "s3pP", "AAAA", 1), wsHeaders, 502},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := switching(t, tc.answer)
@@ -156,9 +158,11 @@ func TestUpgradeRequests(t *testing.T) {
 	}{
 		{"websocket", wsHeaders, nil, kept},
 		{"websocket_in_capitals", []string{"Connection: upgrade", "Upgrade: WebSocket"}, nil, kept},
-		{"h2c", []string{"Connection: Upgrade", "Upgrade: h2c"}, nil, stripped},
-		{"list", []string{"Connection: Upgrade", "Upgrade: h2c, websocket"}, nil, stripped},
-		{"two_fields", []string{"Connection: Upgrade", "Upgrade: websocket", "Upgrade: websocket"}, nil, stripped},
+		{"H52_h2c", []string{"Connection: Upgrade", "Upgrade: h2c"}, nil, stripped},
+		{"H52_list", []string{"Connection: Upgrade", "Upgrade: h2c, websocket"}, nil, stripped},
+		{"H53_websocket_and_h2c", []string{"Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c"}, nil, stripped},
+		{"H53_h2c_and_websocket", []string{"Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"}, nil, stripped},
+		{"H53_twice", []string{"Connection: Upgrade", "Upgrade: websocket", "Upgrade: websocket"}, nil, stripped},
 		{"without_the_token", []string{"Upgrade: websocket"}, nil, stripped},
 		{"allowed", []string{"Connection: Upgrade", "Upgrade: spdy/3.1"}, []string{"SPDY/3.1"}, `["spdy/3.1"] ["Upgrade"]`},
 		{"another_than_allowed", []string{"Connection: Upgrade", "Upgrade: spdy/2"}, []string{"SPDY/3.1"}, stripped},
