@@ -13,12 +13,14 @@ const kib10 = 10 << 10
 type shape struct{ name, members string }
 
 func shapes() []shape {
+	turn := `{"role": "user", "content": "` + strings.Repeat(`What is the best way to write a parser? Please explain, and give me an example.\n`, 6) + `"},`
 	message := `{"role": "user", "content": "What is the \"best\" way to write a parser?\nPlease explain."},`
 	tool := `{"a":{"b":[1,2,3,true,null,{"c":"d"}],"e":-1.5e3}},`
 	return []shape{
 		{"text", `"prompt":"` + strings.Repeat("All work and no play makes Jack a dull boy. ", kib10/44) + `"`},
 		{"wide_text", `"prompt":"` + strings.Repeat("我能吞下玻璃而不伤身体。", kib10/36) + `"`},
 		{"escapes", `"prompt":"` + strings.Repeat(`\u00e9\n`, kib10/8) + `"`},
+		{"turns", `"messages": [` + strings.Repeat(turn, kib10/len(turn)) + `{}]`},
 		{"messages", `"messages": [` + strings.Repeat(message, kib10/len(message)) + `{}]`},
 		{"tokens", `"tools":[` + strings.Repeat(tool, kib10/len(tool)) + `{}]`},
 		{"names", strings.Repeat(`"temperature":0.7,`, kib10/18) + `"top_p":1`},

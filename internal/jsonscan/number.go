@@ -28,59 +28,79 @@ func (s *Scanner) word(b []byte, i int) int {
 	return i
 }
 
+// beginNumber begins a number, and goes on with it.
+func (s *Scanner) beginNumber(at place, b []byte, i int) int {
+	s.begin(Number)
+	s.at = at
+	return s.number(b, s.hold(b[i], i))
+}
+
 // number goes on with a number. What follows the number is not read: the number may be over only then.
 func (s *Scanner) number(b []byte, i int) int {
-	start := i
+	start, at := i, s.at
 	for ; i < len(b); i++ {
 		c := b[i]
-		if c-'0' <= 9 && (s.at == inInteger || s.at == inFraction || s.at == inExponent) {
+		if c-'0' <= 9 && (at == inInteger || at == inFraction || at == inExponent) {
 			continue
 		}
-		next := s.numeral(c)
+		next := numeral(at, c)
 		if next == inLiteral {
 			s.holdRun(b[start:i])
-			return s.numberEnd(c, i)
+			return s.numberEnd(at, c, i)
 		}
-		s.at = next
+		at = next
 	}
+	s.at = at
 	s.holdRun(b[start:i])
 	return i
 }
 
-// numeral returns where in the number its next byte leads, or inLiteral when that byte can't be the number's.
-func (s *Scanner) numeral(c byte) place {
-	switch {
-	case c >= '0' && c <= '9':
-		return s.digit(c)
-	case c == '.' && (s.at == inZero || s.at == inInteger):
-		return inPoint
-	case (c == 'e' || c == 'E') && (s.at == inZero || s.at == inInteger || s.at == inFraction):
-		return inE
-	case (c == '+' || c == '-') && s.at == inE:
-		return inSign
-	}
-	return inLiteral
-}
-
-// digit is numeral for a digit that is not one more in a row.
-func (s *Scanner) digit(c byte) place {
-	switch s.at {
+// numeral returns where in a number c leads, or inLiteral when it can't be the number's. A digit that is one more in a
+// row is not asked for.
+func numeral(at place, c byte) place {
+	switch at {
 	case inMinus:
 		if c == '0' {
 			return inZero
 		}
-		return inInteger
+		return ifDigit(c, inInteger)
+	case inZero, inInteger:
+		if c == '.' {
+			return inPoint
+		}
+		return ifE(c)
+	case inFraction:
+		return ifE(c)
 	case inPoint:
-		return inFraction
-	case inE, inSign:
-		return inExponent
+		return ifDigit(c, inFraction)
+	case inE:
+		if c == '+' || c == '-' {
+			return inSign
+		}
+		return ifDigit(c, inExponent)
+	case inSign:
+		return ifDigit(c, inExponent)
 	}
-	return inLiteral // behind a leading zero
+	return inLiteral
+}
+
+func ifDigit(c byte, next place) place {
+	if c-'0' <= 9 {
+		return next
+	}
+	return inLiteral
+}
+
+func ifE(c byte) place {
+	if c|0x20 == 'e' {
+		return inE
+	}
+	return inLiteral
 }
 
 // numberEnd ends a number before c, the byte at i. That a number is over must be sure before a lax scan takes it.
-func (s *Scanner) numberEnd(c byte, i int) int {
-	switch s.at {
+func (s *Scanner) numberEnd(at place, c byte, i int) int {
+	switch at {
 	case inZero, inInteger, inFraction, inExponent:
 		switch c {
 		case ',', '}', ']', ' ', '\n', '\r', '\t':

@@ -44,10 +44,12 @@ type Scanner struct {
 	reason Reason
 	offset int64
 
-	// at is what may come next, and objects has a bit for each level that is an object. Level 1 is bit 0.
-	at      place
-	depth   int
-	objects [MaxDepth / 64]uint64
+	// at is what may come next, and objects has a bit for each level that is an object. Level 1 is bit 0. inObject is
+	// the bit of the innermost level.
+	at       place
+	inObject bool
+	depth    int
+	objects  [MaxDepth / 64]uint64
 
 	// isName says that the string being read is a name. checked says that its encoding matters.
 	isName, checked bool
@@ -85,10 +87,10 @@ func (s *Scanner) Feed(chunk []byte) State {
 	i := 0
 	for i < len(chunk) && s.state == NeedMore {
 		switch {
-		case s.at == inString:
-			i = s.str(chunk, i)
 		case s.at <= lastStructural:
 			i = s.structure(chunk, i)
+		case s.at == inString:
+			i = s.str(chunk, i)
 		case s.at <= lastOfEscapes:
 			i = s.escape(chunk, i)
 		case s.at == inLiteral:
@@ -169,7 +171,7 @@ func (s *Scanner) open(object bool, i int) int {
 	}
 	word, bit := s.depth/64, uint64(1)<<(s.depth%64)
 	s.objects[word] &^= bit
-	s.at = atFirstValue
+	s.at, s.inObject = atFirstValue, object
 	if object {
 		s.objects[word] |= bit
 		s.at = atFirstName
@@ -182,7 +184,8 @@ func (s *Scanner) open(object bool, i int) int {
 func (s *Scanner) close(i int) int {
 	s.depth--
 	if s.depth > 0 {
-		s.at = atSeparator
+		level := s.depth - 1
+		s.at, s.inObject = atSeparator, s.objects[level/64]&(1<<(level%64)) != 0
 		return i + 1
 	}
 	s.at = atEnd
@@ -190,10 +193,4 @@ func (s *Scanner) close(i int) int {
 		s.finish()
 	}
 	return i + 1
-}
-
-// inObject reports whether the innermost level is an object.
-func (s *Scanner) inObject() bool {
-	level := s.depth - 1
-	return s.objects[level/64]&(1<<(level%64)) != 0
 }

@@ -35,46 +35,62 @@ const (
 	lastOfEscapes  = inPairCode
 )
 
-// structure reads white space, and one token or the beginning of one.
+// structure reads white space and tokens, as long as no string or number is cut by the end of the chunk.
 func (s *Scanner) structure(b []byte, i int) int {
-	for b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t' {
-		if i++; i == len(b) {
-			return i
+	for i < len(b) && s.at <= lastStructural && s.state == NeedMore {
+		c := b[i]
+		if c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') {
+			i++
+			continue
+		}
+		switch s.at {
+		case atSeparator:
+			i = s.separator(b, i)
+		case atValue:
+			i = s.value(b, i)
+		case atColon:
+			i = s.only(':', atValue, c, i)
+		case atName:
+			i = s.nameOr(0, b, i)
+		case atFirstName:
+			i = s.nameOr('}', b, i)
+		case atFirstValue:
+			i = s.firstValue(b, i)
+		case atStart:
+			i = s.start(c, i)
+		case atEnd:
+			i = s.fail(NotJSON, Trailing, i)
 		}
 	}
-	c := b[i]
-	switch s.at {
-	case atValue:
-		return s.value(b, i)
-	case atSeparator:
-		return s.separator(c, i)
-	case atColon:
-		if c == ':' {
-			s.at = atValue
-			return i + 1
-		}
-	case atName:
-		if c == '"' {
-			return s.name(i)
-		}
-	case atFirstName:
-		if c == '"' {
-			return s.name(i)
-		}
-		if c == '}' {
-			return s.close(i)
-		}
-	case atFirstValue:
-		if c == ']' {
-			return s.close(i)
-		}
-		return s.value(b, i)
-	case atStart:
-		return s.start(c, i)
-	case atEnd:
-		return s.fail(NotJSON, Trailing, i)
+	return i
+}
+
+// only reads a byte that must be the one wanted, and what comes next.
+func (s *Scanner) only(want byte, next place, c byte, i int) int {
+	if c != want {
+		return s.fail(NotJSON, Syntax, i)
+	}
+	s.at = next
+	return i + 1
+}
+
+// nameOr reads a name, or the byte that may stand for none.
+func (s *Scanner) nameOr(end byte, b []byte, i int) int {
+	switch {
+	case b[i] == '"':
+		return s.name(b, i)
+	case b[i] == end && end != 0:
+		return s.close(i)
 	}
 	return s.fail(NotJSON, Syntax, i)
+}
+
+// firstValue reads the first value of an array, or its end.
+func (s *Scanner) firstValue(b []byte, i int) int {
+	if b[i] == ']' {
+		return s.close(i)
+	}
+	return s.value(b, i)
 }
 
 // start reads the first byte of the document.
@@ -89,16 +105,19 @@ func (s *Scanner) start(c byte, i int) int {
 }
 
 // separator reads what stands behind a value.
-func (s *Scanner) separator(c byte, i int) int {
-	object := s.inObject()
+func (s *Scanner) separator(b []byte, i int) int {
+	c := b[i]
 	switch {
-	case c == ',' && object:
+	case c == ',' && s.inObject:
+		if i+1 < len(b) && b[i+1] == '"' {
+			return s.name(b, i+1)
+		}
 		s.at = atName
 		return i + 1
 	case c == ',':
 		s.at = atValue
 		return i + 1
-	case c == '}' && object, c == ']' && !object:
+	case c == '}' && s.inObject, c == ']' && !s.inObject:
 		return s.close(i)
 	}
 	return s.fail(NotJSON, Syntax, i)
@@ -110,19 +129,13 @@ func (s *Scanner) value(b []byte, i int) int {
 	case c == '"':
 		s.begin(String)
 		s.at, s.isName, s.checked = inString, false, s.query.strict || s.keep
-		return i + 1
-	case c == '-':
-		s.begin(Number)
-		s.at = inMinus
-		return s.hold(c, i)
-	case c == '0':
-		s.begin(Number)
-		s.at = inZero
-		return s.hold(c, i)
+		return s.str(b, i+1)
 	case c >= '1' && c <= '9':
-		s.begin(Number)
-		s.at = inInteger
-		return s.hold(c, i)
+		return s.beginNumber(inInteger, b, i)
+	case c == '0':
+		return s.beginNumber(inZero, b, i)
+	case c == '-':
+		return s.beginNumber(inMinus, b, i)
 	case c == 't':
 		return s.beginWord(Bool, "true", b, i)
 	case c == 'f':

@@ -39,13 +39,13 @@ func plain(b []byte, i int, high uint64) int {
 }
 
 // name begins a name. Only those of the outermost object are kept.
-func (s *Scanner) name(i int) int {
+func (s *Scanner) name(b []byte, i int) int {
 	s.at, s.isName = inString, true
 	if s.keep = s.depth == 1; s.keep {
 		s.kept, s.over = s.memory[:0:s.query.maxName], false
 	}
 	s.checked = s.query.strict || s.keep
-	return i + 1
+	return s.str(b, i+1)
 }
 
 // str goes on with a string, up to its end or an escape.
@@ -66,23 +66,26 @@ func (s *Scanner) str(b []byte, i int) int {
 		}
 		switch c := b[i]; {
 		case c == '"':
-			return s.strEnd(i)
+			return s.strEnd(b, i)
 		case c == '\\':
 			s.at = inEscape
-			return i + 1
+			if i = s.escape(b, i+1); s.at != inString {
+				return i
+			}
 		case c < ' ':
 			return s.fail(NotJSON, Control, i)
+		default:
+			i = s.wide(b, i)
 		}
-		i = s.wide(b, i)
 	}
 	return i
 }
 
-// wide reads characters that are not ASCII. One that is wrong, or cut by the end of the chunk, goes to tail.
+// wide reads characters that are not ASCII. One that is wrong, or cut by the end of the chunk, goes to head.
 func (s *Scanner) wide(b []byte, i int) int {
 	start := i
 	for i < len(b) && b[i] >= utf8.RuneSelf {
-		_, n := utf8.DecodeRune(b[i:])
+		n := wideLen(b[i:])
 		if n == 1 {
 			s.holdRun(b[start:i])
 			return s.head(b, i)
@@ -91,6 +94,19 @@ func (s *Scanner) wide(b []byte, i int) int {
 	}
 	s.holdRun(b[start:i])
 	return i
+}
+
+// wideLen returns the length of the character that b begins with, or 1 when it is wrong or not all there. The usual
+// alphabets are those of which the second byte has no limits of its own.
+func wideLen(b []byte) int {
+	switch c := b[0]; {
+	case c > 0xe0 && c < 0xed && len(b) > 2 && b[1]&0xc0 == 0x80 && b[2]&0xc0 == 0x80:
+		return 3
+	case c >= 0xc2 && c < 0xe0 && len(b) > 1 && b[1]&0xc0 == 0x80:
+		return 2
+	}
+	_, n := utf8.DecodeRune(b)
+	return n
 }
 
 // head reads the first byte of a character alone. The limits for the second are those of RFC 3629 §4.
@@ -134,13 +150,16 @@ func (s *Scanner) tail(b []byte, i int) int {
 }
 
 // strEnd reads the quote behind a string.
-func (s *Scanner) strEnd(i int) int {
+func (s *Scanner) strEnd(b []byte, i int) int {
 	switch {
 	case !s.isName:
 		s.ended()
 	case s.keep:
 		s.at, s.keep = atColon, false
 		return s.compare(i)
+	case i+1 < len(b) && b[i+1] == ':':
+		s.at = atValue
+		return i + 2
 	default:
 		s.at = atColon
 	}
@@ -172,26 +191,26 @@ func (s *Scanner) alike(wanted []byte) bool {
 	return alike(s.kept, wanted)
 }
 
-// escape goes on with an escape.
+// escape goes on with an escape, and ends in the string behind it, if all of it is there.
 func (s *Scanner) escape(b []byte, i int) int {
-	c := b[i]
-	switch s.at {
-	case inEscape:
-		return s.escaped(c, i)
-	case inCode:
-		return s.codeDigit(c, i)
-	case inPair:
-		if c == '\\' {
+	for i < len(b) && s.at != inString && s.state == NeedMore {
+		c := b[i]
+		switch {
+		case s.at == inEscape:
+			i = s.escaped(c, i)
+		case s.at == inCode:
+			i = s.codeDigits(b, i)
+		case s.at == inPair && c == '\\':
 			s.at = inPairCode
-			return i + 1
-		}
-	case inPairCode:
-		if c == 'u' {
+			i++
+		case s.at == inPairCode && c == 'u':
 			s.at, s.code, s.digits = inCode, 0, 4
-			return i + 1
+			i++
+		default:
+			return s.fail(NotJSON, Surrogate, i)
 		}
 	}
-	return s.fail(NotJSON, Surrogate, i)
+	return i
 }
 
 // escaped reads the byte behind a backslash.
@@ -218,34 +237,38 @@ func (s *Scanner) escaped(c byte, i int) int {
 	return s.hold(c, i)
 }
 
-// codeDigit reads a digit of a \u escape.
-func (s *Scanner) codeDigit(c byte, i int) int {
-	var digit byte
-	switch {
-	case c >= '0' && c <= '9':
-		digit = c - '0'
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		digit = c | 0x20 - 'a' + 10
-	default:
-		return s.fail(NotJSON, Syntax, i)
+// codeDigits reads the digits of a \u escape, as far as they are there.
+func (s *Scanner) codeDigits(b []byte, i int) int {
+	code, end := s.code, min(i+s.digits, len(b))
+	s.digits -= end - i
+	for ; i < end; i++ {
+		switch c := b[i]; {
+		case c-'0' <= 9:
+			code = code<<4 | rune(c-'0')
+		case c|0x20-'a' < 6:
+			code = code<<4 | rune(c|0x20-'a'+10)
+		default:
+			return s.fail(NotJSON, Syntax, i)
+		}
 	}
-	s.code = s.code<<4 | rune(digit)
-	if s.digits--; s.digits > 0 {
-		return i + 1
+	s.code = code
+	if s.digits > 0 {
+		return i
 	}
 	s.at = inString
 	return s.codeEnd(i)
 }
 
-// codeEnd takes the character that a \u escape stands for. Where the encoding doesn't matter, nothing is kept either.
+// codeEnd takes the character that the \u escape before i stands for. Where the encoding doesn't matter, nothing is kept
+// either.
 func (s *Scanner) codeEnd(i int) int {
 	r := s.code
 	if !s.checked {
-		return i + 1
+		return i
 	}
 	isLow := r >= lowFirst && r <= lowLast
 	if isLow != (s.high != 0) {
-		return s.fail(NotJSON, Surrogate, i)
+		return s.fail(NotJSON, Surrogate, i-1)
 	}
 	switch {
 	case isLow:
@@ -253,11 +276,11 @@ func (s *Scanner) codeEnd(i int) int {
 		s.high = 0
 	case r >= highFirst && r <= highLast:
 		s.high, s.at = r, inPair
-		return i + 1
+		return i
 	}
 	if s.keep {
 		var encoded [utf8.UTFMax]byte
 		s.holdRun(encoded[:utf8.EncodeRune(encoded[:], r)])
 	}
-	return i + 1
+	return i
 }
