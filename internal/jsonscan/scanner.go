@@ -78,7 +78,7 @@ func (s *Scanner) Reset(q *Query) {
 	if n := q.memory(); cap(memory) < n {
 		memory = make([]byte, n)
 	}
-	*s = Scanner{query: *q, memory: memory[:q.memory()]}
+	*s = Scanner{query: *q, memory: memory}
 }
 
 // Feed gives the next bytes, as many as there are. It neither changes nor keeps them. A strict scan never answers Found

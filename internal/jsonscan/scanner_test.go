@@ -31,6 +31,31 @@ func TestSeveralNames(t *testing.T) {
 	}
 }
 
+// TestPassedOverBetween has a wrong byte in a value between two that are wanted. A lax scan passes over that one alone.
+func TestPassedOverBetween(t *testing.T) {
+	query := mustQuery(t, Options{Names: []string{"model", "user"}})
+	for _, tc := range []struct{ document, want string }{
+		{"{\"user\":\"u\",\"a\":\"\xff\",\"model\":\"m\"}", `found 31: string "m", string "u"`},
+		{"{\"user\":\"u\",\"a\":\"\",\"model\":\"\xff\"}", "not_json 29: encoding"},
+	} {
+		if got := outcome(scan(query, tc.document, len(tc.document))); got != tc.want {
+			t.Errorf("%q: got %s, want %s", tc.document, got, tc.want)
+		}
+	}
+}
+
+// TestShortestValue allows one byte. Null has no text that could be too long.
+func TestShortestValue(t *testing.T) {
+	query := mustQuery(t, Options{Names: []string{"s", "n", "b", "null"}, MaxValue: 1})
+	const document = `{"s":"x","n":1,"b":true,"null":null}`
+	const want = `found 35: string "x", number "1", bool too_long, null`
+	for size := 1; size <= len(document); size++ {
+		if got := outcome(scan(query, document, size)); got != want {
+			t.Errorf("%d bytes at a time: got %s, want %s", size, got, want)
+		}
+	}
+}
+
 // TestNames looks for names that are not plain.
 func TestNames(t *testing.T) {
 	for _, tc := range []struct{ name, document, want string }{
@@ -45,6 +70,9 @@ func TestNames(t *testing.T) {
 		{strings.Repeat("k", MaxName), `{"` + strings.Repeat("\u212a", MaxName) + `":1}`, `ambiguous 387: alike`},
 		{strings.Repeat("k", MaxName), `{"` + strings.Repeat("k", MaxName+1) + `":1}`, `absent 135: none`},
 		{strings.Repeat("k", MaxName), `{"` + strings.Repeat("\u212a", MaxName) + `\u0000x":1}`, `ambiguous 394: alike`},
+		{"\U00010000\U0010ffff", `{"\ud800\udc00\udbff\udfff":1}`, `found 30: number "1"`},
+		{"a/b", `{"a` + strings.Repeat("é", 100) + `\/b\u0000":1}`, `absent 216: none`},
+		{"a/b", `{"a\/` + strings.Repeat("é", 100) + `b\u0000":1}`, `absent 216: none`},
 	} {
 		query := mustQuery(t, Options{Names: []string{tc.name}, Strict: true})
 		for _, size := range []int{1, 2, 7, 1000} {

@@ -50,10 +50,8 @@ func (s *Scanner) structure(b []byte, i int) int {
 			i = s.value(b, i)
 		case atColon:
 			i = s.only(':', atValue, c, i)
-		case atName:
-			i = s.nameOr(0, b, i)
-		case atFirstName:
-			i = s.nameOr('}', b, i)
+		case atName, atFirstName:
+			i = s.nameOrEnd(b, i)
 		case atFirstValue:
 			i = s.firstValue(b, i)
 		case atStart:
@@ -74,12 +72,12 @@ func (s *Scanner) only(want byte, next place, c byte, i int) int {
 	return i + 1
 }
 
-// nameOr reads a name, or the byte that may stand for none.
-func (s *Scanner) nameOr(end byte, b []byte, i int) int {
+// nameOrEnd reads a name, or the end of an object that has none.
+func (s *Scanner) nameOrEnd(b []byte, i int) int {
 	switch {
 	case b[i] == '"':
 		return s.name(b, i)
-	case b[i] == end && end != 0:
+	case b[i] == '}' && s.at == atFirstName:
 		return s.close(i)
 	}
 	return s.fail(NotJSON, Syntax, i)
