@@ -7,6 +7,8 @@ import (
 
 	_ "github.com/caddy-sluice/sluice/httpfilters/admission"
 	_ "github.com/caddy-sluice/sluice/httpfilters/clusterproxy"
+	_ "github.com/caddy-sluice/sluice/httpfilters/jsonfield"
+	_ "github.com/caddy-sluice/sluice/httpfilters/pipeline"
 	_ "github.com/caddy-sluice/sluice/httpfilters/validaterequest"
 	_ "github.com/caddy-sluice/sluice/l4filters/accesslog"
 	_ "github.com/caddy-sluice/sluice/l4filters/admission"

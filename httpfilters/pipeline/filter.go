@@ -122,6 +122,9 @@ const (
 // Chunk is a piece of a body, as the filters before left it.
 type Chunk = bodypipe.Chunk
 
+// ErrTooLarge means that a body is longer than a limit allows. It is the cause to give where a filter rejects one itself.
+var ErrTooLarge = bodypipe.ErrTooLarge
+
 // Rejection is the error by which a filter refuses a request or a response on purpose. It is no failure.
 type Rejection struct {
 	// Status is the status to answer with.

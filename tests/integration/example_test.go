@@ -20,12 +20,16 @@ const forwarded = "PROXY TCP4 203.0.113.7 192.0.2.1 4000 443\r\n"
 // TestExamples runs examples on other ports, and tries what their first lines say. They share a lab: Caddy holds on to the
 // locks of certificates for five seconds.
 func TestExamples(t *testing.T) {
-	type try struct{ port, header, url, want string }
+	// before is a PROXY header, or what to post.
+	type try struct{ port, before, url, want string }
+	const large, small = `{"model":"large","prompt":"hi"}`, `{"model":"small","prompt":"hi"}`
 	l := newLab(t)
 	for name, tries := range map[string][]try{
 		"quickstart": {
 			{"8443", "", "https://alpha.test/", "hello from alpha"},
 			{"8443", "", "https://www.beta.test/", "hello from beta"},
+			{"8080", large, "http://127.0.0.1/v1/chat", "large model"},
+			{"8080", small, "http://127.0.0.1/v1/chat", "small model"},
 		},
 		"proxy-protocol": {{"8443", forwarded, "https://alpha.test/", "hello 203.0.113.7"}},
 		"proxy-to-backend": {
@@ -46,7 +50,7 @@ func TestExamples(t *testing.T) {
 			p.addr = "127.0.0.1:" + ports[try.port]
 			// Caddy issues the certificates of the sites after it has started.
 			p.eventually(name+": "+try.url, func() (string, bool) {
-				got, err := p.getInsecurely(try.header, try.url)
+				got, err := p.askInsecurely(try.before, try.url)
 				return fmt.Sprintf("%q, %v", got, err), want.MatchString(got)
 			})
 		}
@@ -79,24 +83,33 @@ func (l *lab) example(name string) (*proxy, map[string]string) {
 	return l.run(strings.Replace(options, "skip_install_trust\n", "\n", 1), sites), ports
 }
 
-// getInsecurely requests a URL through the proxy, after a PROXY header if there is one, and trusts every certificate.
-func (p *proxy) getInsecurely(header, url string) (string, error) {
+// askInsecurely requests a URL through the proxy, after a PROXY header if there is one, or posts JSON to it, and trusts
+// every certificate.
+func (p *proxy) askInsecurely(before, url string) (string, error) {
+	method, body := http.MethodGet, ""
+	if strings.HasPrefix(before, "{") {
+		method, body, before = http.MethodPost, before, ""
+	}
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
 			if err == nil {
-				_, err = io.WriteString(conn, header)
+				_, err = io.WriteString(conn, before)
 			}
 			return conn, err
 		},
 		DisableKeepAlives: true,
 	}
-	res, err := (&http.Client{Transport: transport, Timeout: patience}).Get(url)
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	res, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return string(body), err
+	got, err := io.ReadAll(res.Body)
+	return string(got), err
 }

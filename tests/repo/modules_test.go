@@ -142,6 +142,8 @@ func usage(id string) string {
 	switch id[:max(dot, 0)] {
 	case "layer4.handlers", "http.handlers":
 		return `"handler":"` + name + `"`
+	case "http.filters":
+		return `"filter":"` + name + `"`
 	case "caddy.listeners":
 		return `"wrapper":"` + name + `"`
 	case "http.reverse_proxy.upstreams":
