@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,16 +31,17 @@ const (
 // Branch is a way that requests take after a filter. Its routes run when all of its conditions hold. What they answer is
 // the answer; a request that they pass on takes up the pipeline again where `rejoin` says.
 type Branch struct {
-	// The name, for logs. Letters, digits, `_` and `-`. It is unique among the branches and the filters.
+	// The name, for logs. 1 to 64 letters, digits, `_` and `-`. It is unique among the branches and the filters.
 	Name string `json:"name,omitempty"`
 
 	// The result of the filter that the branch is for. Without it, and without `match`, all requests take the branch.
 	OnResult *OnResult `json:"on_result,omitempty"`
 
-	// Matchers, of which one must match.
+	// Matchers, of which one must match. Default: all requests.
 	MatchRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// The routes. A `filters` among them must not look at bodies.
+	// The routes. A `filters` among them must not look at bodies, which have gone by. Branches in it are nested, at most 10
+	// deep. Without routes the branch only leads elsewhere: to `end`, or to a filter.
 	Routes caddyhttp.RouteList `json:"routes,omitempty"`
 
 	// Where a request goes on that the routes have passed on: `next` (the next branch, then the next filter), `end` (what
@@ -57,7 +59,7 @@ type OnResult struct {
 	// The key of the result. Default: `status`.
 	Key string `json:"key,omitempty"`
 
-	// What it must be.
+	// What it must be. 1 to 256 bytes without control characters.
 	Result string `json:"result"`
 }
 
@@ -76,20 +78,24 @@ type branch struct {
 }
 
 // provisionBranches loads the branches of all filters.
-func (h *Handler) provisionBranches(ctx caddy.Context, list []Entry, filters map[string]int) error {
+func (h *Handler) provisionBranches(ctx caddy.Context, list []placed, filters map[string]int) error {
 	names := make(map[string]bool)
+	inner := insideBranch(ctx)
 	for i := range list {
-		if n := len(list[i].Branches); n > maxBranches {
-			return fmt.Errorf("filters[%d]: branches: %d branches, at most %d", i, n, maxBranches)
+		switch n := len(list[i].Branches); {
+		case n > maxBranches:
+			return fmt.Errorf("%s: branches: %d branches, at most %d", list[i].where, n, maxBranches)
+		case n > 0 && depthOf(inner) > maxDepth:
+			return fmt.Errorf("%s: branches: they are nested %d deep, at most %d", list[i].where, depthOf(inner), maxDepth)
 		}
 		for k := range list[i].Branches {
 			from := &list[i].Branches[k]
-			b, err := h.provisionBranch(ctx, i, from, filters)
+			b, err := h.provisionBranch(inner, i, from, filters)
 			if err == nil && names[from.Name] {
 				err = fmt.Errorf("name: %q is the name of another branch", from.Name)
 			}
 			if err != nil {
-				return fmt.Errorf("filters[%d]: branches[%d]: %w", i, k, err)
+				return fmt.Errorf("%s: branches[%d]: %w", list[i].where, k, err)
 			}
 			names[from.Name] = true
 			h.entries[i].branches = append(h.entries[i].branches, b)
@@ -108,20 +114,18 @@ func (h *Handler) provisionBranch(ctx caddy.Context, i int, from *Branch, filter
 	if _, taken := filters[b.name]; taken {
 		return b, fmt.Errorf("name: %q is the name of a filter", b.name)
 	}
-	if r := from.OnResult; r != nil {
-		if b.key, b.value = r.Key, r.Result; b.key == "" {
-			b.key = statusKey
-		}
-		if err := checkResult(b.key, b.value); err != nil {
-			return b, fmt.Errorf("on_result: %w", err)
-		}
+	if err := b.look(from.OnResult); err != nil {
+		return b, fmt.Errorf("on_result: %w", err)
 	}
 	if err := b.aim(i, filters); err != nil {
 		return b, err
 	}
-	var err error
+	if len(from.Routes) == 0 && from.leadsNowhere() {
+		return b, fmt.Errorf("routes: missing; only a branch that rejoins at %s or at a filter may be without", rejoinEnd)
+	}
 	if from.MatchRaw != nil {
-		if b.match, err = loadMatchers(ctx, from, "MatchRaw"); err != nil {
+		var err error
+		if b.match, err = loadMatchers(ctx, from, "MatchRaw", from.MatchRaw); err != nil {
 			return b, fmt.Errorf("match: %w", err)
 		}
 	}
@@ -129,14 +133,26 @@ func (h *Handler) provisionBranch(ctx caddy.Context, i int, from *Branch, filter
 	if err := b.sub.Provision(ctx); err != nil {
 		return b, fmt.Errorf("routes: %w", err)
 	}
-	depth, err := depthOf(b.sub.Routes)
-	if err != nil {
-		return b, fmt.Errorf("routes: %w", err)
-	}
-	if h.depth = max(h.depth, depth+1); h.depth > maxDepth {
-		return b, fmt.Errorf("branches are nested deeper than %d", maxDepth)
-	}
 	return b, nil
+}
+
+// leadsNowhere reports whether requests that take the branch go on as if it weren't there, or not at all.
+func (b *Branch) leadsNowhere() bool {
+	return b.Rejoin == "" || b.Rejoin == rejoinNext || b.Rejoin == rejoinTerminal
+}
+
+// look takes the result to look at.
+func (b *branch) look(from *OnResult) error {
+	if from == nil {
+		return nil
+	}
+	if b.key, b.value = from.Key, from.Result; b.key == "" {
+		b.key = statusKey
+	}
+	if b.value == "" {
+		return errors.New("result: missing")
+	}
+	return checkResult(b.key, b.value)
 }
 
 // aim finds out where the branch of filter i leads.
@@ -162,27 +178,20 @@ func (b *branch) aim(i int, filters map[string]int) error {
 	return nil
 }
 
-// depthOf returns how deep branches are nested in routes. Pipelines in them must not look at bodies: these have gone by
-// the filters already.
-func depthOf(routes caddyhttp.RouteList) (depth int, err error) {
-	for _, route := range routes {
-		for _, handler := range route.Handlers {
-			n := 0
-			switch inner := handler.(type) {
-			case *Handler:
-				if !inner.plans.requestIdle || !inner.plans.responseIdle {
-					return 0, errors.New("filters in a branch must not look at bodies")
-				}
-				n = inner.depth
-			case *caddyhttp.Subroute:
-				if n, err = depthOf(inner.Routes); err != nil {
-					return 0, err
-				}
-			}
-			depth = max(depth, n)
-		}
-	}
-	return depth, nil
+// depthKey is for the context that the routes of a branch are loaded with: whatever is in them finds it there, in which
+// handler ever it is.
+type depthKey struct{}
+
+// depthOf returns in how many branches a handler is that is loaded with ctx.
+func depthOf(ctx caddy.Context) int {
+	depth, _ := ctx.Value(depthKey{}).(int)
+	return depth
+}
+
+// insideBranch returns the context for what is in a branch of a handler that is loaded with ctx.
+func insideBranch(ctx caddy.Context) caddy.Context {
+	ctx.Context = context.WithValue(ctx.Context, depthKey{}, depthOf(ctx)+1)
+	return ctx
 }
 
 // branch has the request take the branches of filter i from one on.
@@ -196,6 +205,9 @@ func (x *Exchange) branch(w http.ResponseWriter, i, k int) error {
 		}
 		if !takes {
 			continue
+		}
+		if len(b.sub.Routes) == 0 {
+			return x.rejoin(w, i, k)
 		}
 		if err := x.prepare(); err != nil {
 			return err

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -54,12 +53,26 @@ func init() {
 //
 // A matcher is a named one (`@api`), a path (`/v1/*`), a module with its arguments (`method POST`), or an expression in
 // backticks. The names of the settings, `as`, `branch`, `when`, `unless`, `on_response` and `failure_mode` are never
-// those of filters. A branch belongs to the filter before it.
+// those of filters. A branch belongs to the filter right before it, and stands beside it, not in its block.
 func parse(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	helper.Next() // consume directive name
 	h := new(Handler)
 	p := parser{Helper: helper, handler: h}
-	return h, args.Block(helper.Dispenser, p.option, repeatable()...)
+	start := here(helper.Dispenser)
+	if err := args.Block(helper.Dispenser, p.option, repeatable()...); err != nil {
+		return nil, err
+	}
+	if len(h.Filters) == 0 {
+		return nil, start.Errf("%s: there is no filter in it", directive)
+	}
+	return h, nil
+}
+
+// here returns a dispenser that stays where d stands, for errors about what begins there.
+func here(d *caddyfile.Dispenser) *caddyfile.Dispenser {
+	stays := caddyfile.NewDispenser([]caddyfile.Token{d.Token()})
+	stays.Next()
+	return stays
 }
 
 // repeatable returns the options that may be there several times: groups and filters.
@@ -73,8 +86,8 @@ type parser struct {
 	handler *Handler
 	// around is what the groups say of the filters in them.
 	around Entry
-	// first is where the filters of the innermost group begin.
-	first int
+	// hosts says that what stands before is a filter, or a branch of it: a branch may follow.
+	hosts bool
 }
 
 // option reads the setting, group or filter at which the dispenser stands.
@@ -95,6 +108,8 @@ func (p *parser) option(d *caddyfile.Dispenser) (err error) {
 // member reads what may be in a group too.
 func (p *parser) member(d *caddyfile.Dispenser) error {
 	switch d.Val() {
+	case "request_body_limit", "response_body_limit", "body_timeout":
+		return d.Errf("%s: it is for all filters, and so it can't be in a group; write it at the top of %s", d.Val(), directive)
 	case "when", "unless":
 		return p.condition(d)
 	case "on_response":
@@ -132,6 +147,7 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	entry.Name = name
 	entry.FilterRaw = caddyconfig.JSONModuleObject(unmarshaler, "filter", module, nil)
 	p.handler.Filters = append(p.handler.Filters, entry)
+	p.hosts = true
 	return nil
 }
 
@@ -141,174 +157,4 @@ func filters() (names []string) {
 		names = append(names, m.ID.Name())
 	}
 	return names
-}
-
-// group reads the filters of a group.
-func (p *parser) group(d *caddyfile.Dispenser, around Entry) error {
-	word := d.Val()
-	inner := *p
-	inner.around, inner.first = around, len(p.handler.Filters)
-	if err := args.Options(d, inner.member, repeatable()...); err != nil {
-		return err
-	}
-	if len(p.handler.Filters) == inner.first {
-		return d.Errf("%s: there is no filter in it", word)
-	}
-	return nil
-}
-
-// condition reads a group whose filters apply to some requests.
-func (p *parser) condition(d *caddyfile.Dispenser) error {
-	word := d.Val()
-	match, err := p.matcher(d)
-	if err != nil {
-		return err
-	}
-	around := p.around
-	c := Condition{WhenRaw: caddyhttp.RawMatcherSets{match}}
-	if word == "unless" {
-		c = Condition{UnlessRaw: caddyhttp.RawMatcherSets{match}}
-	}
-	around.Conditions = append(append([]Condition(nil), around.Conditions...), c)
-	return p.group(d, around)
-}
-
-// matcher reads the matcher on the rest of the line.
-func (p *parser) matcher(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
-	word := d.Val()
-	tokens := append([]caddyfile.Token{d.Token()}, remaining(d)...)
-	if len(tokens) == 1 {
-		return nil, d.Errf("%s: a matcher is missing", word)
-	}
-	line := caddyfile.NewDispenser(tokens)
-	line.Next()
-	match, ok, err := p.WithDispenser(line).MatcherToken()
-	switch {
-	case err != nil:
-		return nil, err
-	case ok && line.NextArg():
-		return nil, line.ArgErr()
-	case ok && match == nil:
-		return nil, d.Errf("%s: * matches all requests", word)
-	case ok:
-		return match, nil
-	}
-	line.Reset()
-	line.Next()
-	return caddyhttp.ParseCaddyfileNestedMatcherSet(line)
-}
-
-// remaining returns the rest of the line, up to a block.
-func remaining(d *caddyfile.Dispenser) []caddyfile.Token {
-	var tokens []caddyfile.Token
-	for d.NextArg() {
-		tokens = append(tokens, d.Token())
-	}
-	return tokens
-}
-
-// onResponse reads a group whose filters apply to some responses.
-func (p *parser) onResponse(d *caddyfile.Dispenser) error {
-	tokens := append([]caddyfile.Token{d.Token()}, remaining(d)...)
-	if len(tokens) == 1 {
-		return d.Err("on_response: expected status <codes...> or header <field> [<value>]")
-	}
-	matchers := make(map[string]caddyhttp.ResponseMatcher)
-	if err := caddyhttp.ParseNamedResponseMatcher(caddyfile.NewDispenser(tokens), matchers); err != nil {
-		return err
-	}
-	around := p.around
-	around.OnResponse = append(append([]caddyhttp.ResponseMatcher(nil), around.OnResponse...), matchers[tokens[0].Text])
-	return p.group(d, around)
-}
-
-// failureMode reads a group whose filters may fail, or may not.
-func (p *parser) failureMode(d *caddyfile.Dispenser) error {
-	if !d.NextArg() || d.Val() != open && d.Val() != closed {
-		return d.Errf("failure_mode: expected %s or %s, and a block of filters", open, closed)
-	}
-	around := p.around
-	around.FailureMode = d.Val()
-	if d.CountRemainingArgs() > 0 {
-		return d.ArgErr()
-	}
-	return p.group(d, around)
-}
-
-// branch reads a branch of the filter before it. Syntax:
-//
-//	branch <name> {
-//		on     [<key>] <result>
-//		match  <matcher>
-//		handle {
-//			<directives...>
-//		}
-//		rejoin         next|end|terminal|<filter>
-//		max_iterations <number>
-//	}
-func (p *parser) branch(d *caddyfile.Dispenser) error {
-	if len(p.handler.Filters) == p.first {
-		return d.Err("branch: there is no filter before it")
-	}
-	name, err := args.One(d)
-	if err != nil {
-		return err
-	}
-	b := Branch{Name: name}
-	if err := args.Options(d, func(d *caddyfile.Dispenser) error { return p.branchOption(d, &b) }); err != nil {
-		return err
-	}
-	last := &p.handler.Filters[len(p.handler.Filters)-1]
-	last.Branches = append(last.Branches, b)
-	return nil
-}
-
-// branchOption reads the option of a branch at which d stands.
-func (p *parser) branchOption(d *caddyfile.Dispenser, b *Branch) (err error) {
-	switch d.Val() {
-	case "on":
-		b.OnResult, err = unmarshalResult(d)
-	case "match":
-		var match caddy.ModuleMap
-		match, err = p.matcher(d)
-		b.MatchRaw = caddyhttp.RawMatcherSets{match}
-	case "handle":
-		err = p.routes(d, b)
-	case "rejoin":
-		b.Rejoin, err = args.One(d)
-	case "max_iterations":
-		b.MaxIterations, err = args.Number(d, 1, maxIterations)
-	default:
-		err = d.Errf("unrecognized option %q: expected on, match, handle, rejoin or max_iterations", d.Val())
-	}
-	return err
-}
-
-// unmarshalResult reads a result.
-func unmarshalResult(d *caddyfile.Dispenser) (*OnResult, error) {
-	words, err := args.Many(d)
-	if err != nil {
-		return nil, err
-	}
-	switch len(words) {
-	case 1:
-		return &OnResult{Result: words[0]}, nil
-	case 2:
-		return &OnResult{Key: words[0], Result: words[1]}, nil
-	}
-	return nil, d.ArgErr()
-}
-
-// routes reads the directives of a branch.
-func (p *parser) routes(d *caddyfile.Dispenser, b *Branch) error {
-	handler, err := httpcaddyfile.ParseSegmentAsSubroute(p.WithDispenser(d.NewFromNextSegment()))
-	if err != nil {
-		return err
-	}
-	if sub, ok := handler.(*caddyhttp.Subroute); ok {
-		b.Routes = sub.Routes
-		return nil
-	}
-	b.Routes = caddyhttp.RouteList{{HandlersRaw: []json.RawMessage{caddyconfig.JSONModuleObject(handler, "handler", "subroute", nil)}}}
-	return nil
 }

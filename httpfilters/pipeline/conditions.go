@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -21,23 +22,26 @@ func provisionConditions(ctx caddy.Context, list []Condition) ([]condition, erro
 	conditions := make([]condition, len(list))
 	for i := range list {
 		c, from := &conditions[i], &list[i]
-		field, raw := "UnlessRaw", from.UnlessRaw
-		if c.want = from.WhenRaw != nil; c.want {
-			field, raw = "WhenRaw", from.WhenRaw
+		if (from.WhenRaw != nil) == (from.UnlessRaw != nil) {
+			return nil, fmt.Errorf("conditions[%d]: must have either when or unless", i)
 		}
-		if (from.WhenRaw != nil) == (from.UnlessRaw != nil) || len(raw) == 0 {
-			return nil, fmt.Errorf("conditions[%d]: %w", i, errors.New("must have either when or unless, with a matcher"))
+		name, field, raw := "unless", "UnlessRaw", from.UnlessRaw
+		if c.want = from.WhenRaw != nil; c.want {
+			name, field, raw = "when", "WhenRaw", from.WhenRaw
 		}
 		var err error
-		if c.match, err = loadMatchers(ctx, from, field); err != nil {
-			return nil, fmt.Errorf("conditions[%d]: %w", i, err)
+		if c.match, err = loadMatchers(ctx, from, field, raw); err != nil {
+			return nil, fmt.Errorf("conditions[%d]: %s: %w", i, name, err)
 		}
 	}
 	return conditions, nil
 }
 
 // loadMatchers loads the matchers in a field of a struct.
-func loadMatchers(ctx caddy.Context, from any, field string) (caddyhttp.MatcherSets, error) {
+func loadMatchers(ctx caddy.Context, from any, field string, raw caddyhttp.RawMatcherSets) (caddyhttp.MatcherSets, error) {
+	if len(raw) == 0 || slices.ContainsFunc(raw, func(set caddy.ModuleMap) bool { return len(set) == 0 }) {
+		return nil, errors.New("a matcher is missing")
+	}
 	loaded, err := ctx.LoadModule(from, field)
 	if err != nil {
 		return nil, err
@@ -45,6 +49,18 @@ func loadMatchers(ctx caddy.Context, from any, field string) (caddyhttp.MatcherS
 	var sets caddyhttp.MatcherSets
 	err = sets.FromInterface(loaded)
 	return sets, err
+}
+
+// checkResponses says what is wrong with matchers for responses.
+func checkResponses(list []caddyhttp.ResponseMatcher) error {
+	for i := range list {
+		for _, code := range list[i].StatusCode {
+			if (code < 1 || code > 5) && (code < 200 || code > 599) {
+				return fmt.Errorf("on_response[%d]: status_code: %d is out of range, 200 to 599, or 1 to 5 for a class", i, code)
+			}
+		}
+	}
+	return nil
 }
 
 // applies reports whether a filter applies to a request.

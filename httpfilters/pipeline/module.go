@@ -5,6 +5,7 @@ package pipeline
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -59,8 +60,8 @@ type Handler struct {
 	owned []string
 	// watches says that something looks at responses, or at how requests end.
 	watches bool
-	// branches is how many branches the entries have, depth how deep they are nested.
-	branches, depth int
+	// branches is how many branches the entries have.
+	branches int
 
 	budget bodypipe.Budget
 	logger *zap.Logger
@@ -70,8 +71,8 @@ type Handler struct {
 
 // Entry is a filter in its place.
 type Entry struct {
-	// The name of the filter, for its placeholders and for branches to jump to. Letters, digits, `_` and `-`. Default: the
-	// name of its module; of several filters without a name the first has it.
+	// The name of the filter, for its placeholders and for branches to jump to. 1 to 64 letters, digits, `_` and `-`, but not
+	// `next`, `end` or `terminal`. Default: the name of its module; of several filters without a name the first has it.
 	Name string `json:"name,omitempty"`
 
 	// The filter.
@@ -133,6 +134,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	if err := h.plan(); err != nil {
 		return err
+	}
+	if depthOf(ctx) > 0 && !(h.plans.requestIdle && h.plans.responseIdle) {
+		return errors.New("filters: in a branch they must not look at bodies, which have gone by")
 	}
 	return register(ctx.GetMetricsRegistry())
 }

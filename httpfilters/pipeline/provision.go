@@ -13,7 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
-	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
 
 // The failure modes.
@@ -41,15 +40,11 @@ type entry struct {
 
 // provisionSettings checks the settings of the handler and sets the defaults.
 func (h *Handler) provisionSettings() error {
-	for name, limit := range map[string]*int64{
-		"request_body_limit": &h.RequestBodyLimit, "response_body_limit": &h.ResponseBodyLimit,
-	} {
-		if *limit == 0 {
-			*limit = bodypipe.DefaultCeiling
-		}
-		if *limit < 0 || *limit > bodypipe.MaxCeiling {
-			return fmt.Errorf("%s: %d is out of range, 1 to %d (64MiB)", name, *limit, int64(bodypipe.MaxCeiling))
-		}
+	if err := provisionLimit("request_body_limit", &h.RequestBodyLimit); err != nil {
+		return err
+	}
+	if err := provisionLimit("response_body_limit", &h.ResponseBodyLimit); err != nil {
+		return err
 	}
 	if h.BodyTimeout == 0 {
 		h.BodyTimeout = caddy.Duration(defaultBodyTimeout)
@@ -60,53 +55,32 @@ func (h *Handler) provisionSettings() error {
 	return nil
 }
 
-// expand puts the filters of chains in their place.
-func expand(entries []Entry, app *sluiceapp.App) ([]Entry, error) {
-	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Chain != "" }) {
-		return entries, nil
+// provisionLimit checks a limit and sets the default.
+func provisionLimit(name string, limit *int64) error {
+	if *limit == 0 {
+		*limit = bodypipe.DefaultCeiling
 	}
-	var all []Entry
-	for i, e := range entries {
-		if e.Chain == "" {
-			all = append(all, e)
-			continue
-		}
-		if e.Name != "" || e.FilterRaw != nil || e.Conditions != nil || e.OnResponse != nil || e.FailureMode != "" || e.Branches != nil {
-			return nil, fmt.Errorf("filters[%d]: chain stands alone", i)
-		}
-		chain, err := app.FilterChain(e.Chain)
-		if err != nil {
-			return nil, fmt.Errorf("filters[%d]: chain: %w", i, err)
-		}
-		for j, raw := range chain {
-			var inner Entry
-			if err := caddy.StrictUnmarshalJSON(raw, &inner); err != nil {
-				return nil, fmt.Errorf("filters[%d]: filter_chains.%s[%d]: %w", i, e.Chain, j, err)
-			}
-			if inner.Chain != "" {
-				return nil, fmt.Errorf("filters[%d]: filter_chains.%s[%d]: a chain can't have a chain in it", i, e.Chain, j)
-			}
-			all = append(all, inner)
-		}
+	if *limit < 0 || *limit > bodypipe.MaxCeiling {
+		return fmt.Errorf("%s: %d is out of range, 1 to %d (64MiB)", name, *limit, int64(bodypipe.MaxCeiling))
 	}
-	return all, nil
+	return nil
 }
 
 // provisionEntries loads the filters.
-func (h *Handler) provisionEntries(ctx caddy.Context, list []Entry) error {
+func (h *Handler) provisionEntries(ctx caddy.Context, list []placed) error {
 	if len(list) > maxFilters {
 		return fmt.Errorf("filters: %d filters, at most %d", len(list), maxFilters)
 	}
 	h.entries = make([]entry, len(list))
 	named := make(map[string]int)
 	for i := range list {
-		if err := h.entries[i].provision(ctx, &list[i]); err != nil {
-			return fmt.Errorf("filters[%d]: %w", i, err)
+		if err := h.entries[i].provision(ctx, &list[i].Entry); err != nil {
+			return fmt.Errorf("%s: %w", list[i].where, err)
 		}
 		before, taken := named[h.entries[i].name]
 		switch {
 		case taken && list[i].Name != "":
-			return fmt.Errorf("filters[%d]: name: %q is the name of filters[%d] too", i, list[i].Name, before)
+			return fmt.Errorf("%s: name: %q is the name of %s too", list[i].where, list[i].Name, list[before].where)
 		case !taken:
 			named[h.entries[i].name] = i
 		}
@@ -127,7 +101,10 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 		e.name = moduleName(from.FilterRaw)
 	}
 	if !validName(e.name) {
-		return fmt.Errorf("name: %q has something else than letters, digits, _ and -, or more than %d characters", e.name, maxName)
+		return fmt.Errorf("name: %q must have 1 to %d letters, digits, _ and -", e.name, maxName)
+	}
+	if e.name == rejoinNext || e.name == rejoinEnd || e.name == rejoinTerminal {
+		return fmt.Errorf("name: %q means something else where branches rejoin", e.name)
 	}
 	module, err := ctx.LoadModule(from, "FilterRaw")
 	if err != nil {
@@ -145,6 +122,9 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 		e.open = true
 	default:
 		return fmt.Errorf("failure_mode: %q is not known; must be %s or %s", from.FailureMode, closed, open)
+	}
+	if err := checkResponses(from.OnResponse); err != nil {
+		return err
 	}
 	e.onResponse = from.OnResponse
 	e.conditions, err = provisionConditions(ctx, from.Conditions)
