@@ -16,10 +16,12 @@ import (
 func (b *requestBody) fail(err error) error {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
-	if b.closed {
+	switch {
+	case b.closed:
 		return errBodyClosed
-	}
-	if b.err == nil {
+	case b.shut:
+		return http.ErrBodyReadAfterClose
+	case b.err == nil:
 		b.err = clientError(err, b.x.r)
 	}
 	return b.err
@@ -34,6 +36,8 @@ func clientError(err error, r *http.Request) error {
 		return Reject(http.StatusRequestEntityTooLarge, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errStalled
+	case r.ProtoMajor > 1: // the stream is no more, whoever has ended it
+		return errClientGone
 	case r.Context().Err() != nil, errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
 		return errClientGone
@@ -51,5 +55,15 @@ func (m *malformed) Error() string      { return fmt.Sprintf("reading the body: 
 func (m *malformed) Unwrap() error      { return m.err }
 func (m *malformed) RefusalStatus() int { return http.StatusBadRequest }
 
+// invalid is the error of a response that isn't one.
+type invalid struct{ err error }
+
+func (i *invalid) Error() string      { return i.err.Error() }
+func (i *invalid) Unwrap() error      { return i.err }
+func (i *invalid) RefusalStatus() int { return http.StatusBadGateway }
+
 // Interface guards
-var _ bodypipe.Refusal = (*malformed)(nil)
+var (
+	_ bodypipe.Refusal = (*malformed)(nil)
+	_ bodypipe.Refusal = (*invalid)(nil)
+)

@@ -10,10 +10,11 @@ import (
 
 // frame makes the header say of the body what is true after the filters.
 func (w *writer) frame(final int64) {
+	w.trailers = w.trailers || hasTrailers(w.Header()) // a body that was held back has them by now
 	m := bodypipe.Message{Content: w.content, Declared: w.declared, Change: w.change(), Final: final, Trailers: w.trailers}
 	f := bodypipe.Frame(m)
 	header := w.Header()
-	if !f.Intact {
+	if w.altered = !f.Intact; w.altered {
 		forgetDigests(header)
 	}
 	switch {
@@ -71,6 +72,14 @@ func takeTrailers(h http.Header) http.Header {
 	return taken
 }
 
+// forgetTrailers removes what trailers say of a body that has been changed. The header is out.
+func forgetTrailers(h http.Header) {
+	for _, name := range digestHeaders {
+		delete(h, name)
+		delete(h, http.TrailerPrefix+name)
+	}
+}
+
 // switches reports whether an answer with the status 101 is one to the request.
 func switches(request, response http.Header) bool {
 	asked, got := request["Upgrade"], response["Upgrade"]
@@ -98,12 +107,23 @@ func contentLength(h http.Header) int64 {
 	return int64(n)
 }
 
-// hasTrailers reports whether a header announces trailers.
-func hasTrailers(h http.Header) bool { return len(h["Trailer"]) > 0 }
+// hasTrailers reports whether a header announces trailers, or has some that weren't announced.
+func hasTrailers(h http.Header) bool {
+	if len(h["Trailer"]) > 0 {
+		return true
+	}
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
+}
 
 // forgetDigests removes what a header says of a body that has been changed, and makes a strong ETag a weak one.
 func forgetDigests(h http.Header) {
-	for _, name := range []string{"Accept-Ranges", "Content-Md5", "Content-Digest", "Repr-Digest", "Digest"} {
+	delete(h, "Accept-Ranges")
+	for _, name := range digestHeaders {
 		delete(h, name)
 	}
 	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {

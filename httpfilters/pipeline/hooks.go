@@ -40,13 +40,14 @@ func (x *Exchange) callResponse(i int, e *entry) (err error) {
 	return x.judge(e, e.response.Response(x))
 }
 
-// callBody calls a filter for a piece of a body. Who calls it holds mu, but before the next handler has the request.
+// callBody calls a filter for a piece of a body. Who calls it holds mu, but before the next handler has the request. It
+// may be the goroutine that sends the request on, where nobody recovers from anything.
 func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Action, error)) (act Action, err error) {
 	before := x.at
 	x.at = i
 	defer func() {
 		if p := recover(); p != nil {
-			err = x.panicked(p)
+			err = x.failed(p)
 		}
 		x.at = before
 	}()
@@ -63,7 +64,7 @@ func (x *Exchange) callLog(i int, e *entry) {
 	x.at = i
 	defer func() {
 		if p := recover(); p != nil {
-			_ = x.panicked(p)
+			_ = x.failed(p)
 		}
 		x.at = before
 	}()
@@ -93,11 +94,16 @@ func (x *Exchange) passOver(e *entry, err error) {
 	}
 }
 
-// panicked turns a panic of the filter whose hook runs into an error that ends the request.
+// panicked is failed, but a panic that is to end the connection does so.
 func (x *Exchange) panicked(p any) error {
 	if p == http.ErrAbortHandler { //nolint:errorlint // panics are compared so
 		panic(p)
 	}
+	return x.failed(p)
+}
+
+// failed turns a panic of the filter whose hook runs into an error that ends the request.
+func (x *Exchange) failed(p any) error {
 	count(panicked)
 	name := x.h.entries[x.at].name
 	x.h.logger.Error("filter panicked", zap.String("filter", name), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))

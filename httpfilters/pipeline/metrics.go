@@ -22,6 +22,7 @@ const (
 	bodyTimeout
 	bodyMalformed
 	clientGone
+	responseInvalid
 	// What follows counts as an error.
 	filterFailed
 	passedOver
@@ -31,7 +32,7 @@ const (
 
 // reasonNames are the names in metrics.
 var reasonNames = [reasonCount]string{
-	"filter", "body_too_large", "body_memory", "body_timeout", "body_malformed", "client_gone",
+	"filter", "body_too_large", "body_memory", "body_timeout", "body_malformed", "client_gone", "response_invalid",
 	"request_failed", "passed_over", "panic",
 }
 
@@ -66,6 +67,7 @@ func count(r reason) { counters[r].Inc() }
 func reasonOf(err error) reason {
 	var tooLarge *http.MaxBytesError
 	var bad *malformed
+	var wrong *invalid
 	switch {
 	case errors.Is(err, bodypipe.ErrTooLarge), errors.As(err, &tooLarge):
 		return bodyTooLarge
@@ -75,6 +77,8 @@ func reasonOf(err error) reason {
 		return bodyTimeout
 	case errors.As(err, &bad):
 		return bodyMalformed
+	case errors.As(err, &wrong):
+		return responseInvalid
 	case isRefusal(err):
 		return byFilter
 	}

@@ -32,12 +32,21 @@ func newBuffer(size int) *[]byte {
 // errBodyClosed is what a reader gets when the request is over.
 var errBodyClosed = errors.New("the request is over")
 
+// digestHeaders are what a header, or a trailer, says of the bytes of a body.
+var digestHeaders = []string{"Content-Md5", "Content-Digest", "Repr-Digest", "Digest"}
+
 // requestBody is the body of a request, as the filters leave it. It is read by one goroutine at a time, which may still
 // wait for the client when the request is over.
 type requestBody struct {
 	// x is good as long as closed is false; its mutex always is.
 	x   *Exchange
 	src io.ReadCloser
+	// declared is the length that the client declared, -1 for none.
+	declared int64
+	// timeout is how long to wait for the client's next byte, latest how long at most: 0 and zero if that is for the
+	// server to say.
+	timeout time.Duration
+	latest  time.Time
 
 	// reading is held while the body is read. It guards buf, in and eof.
 	reading sync.Mutex
@@ -54,11 +63,10 @@ type requestBody struct {
 	complete bool
 	// whole is all of it, if complete.
 	whole []byte
-	// armed says that there is a deadline for reading, latest is that of the server.
-	armed  bool
-	latest time.Time
-	closed bool
-	err    error
+	// over says that the client's body was read to its end, closed that the request is over, shut that its handler has
+	// closed the body.
+	over, closed, shut bool
+	err                error
 }
 
 // openBody begins to look at the body, if a filter that takes part wants to, and reads what is held back.
@@ -78,7 +86,7 @@ func (x *Exchange) openBody() error {
 	x.body = b
 	x.out.watch()
 	b.pipe.Start(bodypipe.Setup{Plan: x.h.plans.request, Host: (*requestHost)(x), Budget: x.h.budget, Skip: skip})
-	if err := b.pipe.Declare(x.r.ContentLength); err != nil {
+	if err := b.admit(); err != nil {
 		return err
 	}
 	if err := b.hold(); err != nil {
@@ -90,11 +98,16 @@ func (x *Exchange) openBody() error {
 
 // newRequestBody returns the body of the request that x is for.
 func newRequestBody(x *Exchange) *requestBody {
-	b := &requestBody{x: x, src: x.r.Body}
+	b := &requestBody{x: x, src: x.r.Body, declared: x.r.ContentLength, timeout: time.Duration(x.h.BodyTimeout)}
 	if b.src == nil {
 		b.src = http.NoBody
 	}
-	if server, ok := x.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout > 0 {
+	server, ok := x.r.Context().Value(http.ServerContextKey).(*http.Server)
+	switch {
+	case !ok || server.ReadTimeout <= 0:
+	case server.ReadTimeout <= b.timeout:
+		b.timeout = 0 // the server's deadline comes first
+	default:
 		b.latest = time.Now().Add(server.ReadTimeout)
 	}
 	return b
@@ -127,6 +140,24 @@ func (x *Exchange) bodySkip(outer *Bodies) (skip bodypipe.Set, err error) {
 // isTunnel reports whether the body of a request is a stream of another protocol (RFC 8441).
 func isTunnel(r *http.Request) bool {
 	return r.Method == http.MethodConnect && r.ProtoMajor > 1 && len(r.Header[":protocol"]) > 0
+}
+
+// admit refuses a body of which it is known that it is too long.
+func (b *requestBody) admit() error {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	if b.err == nil {
+		b.err = b.pipe.Declare(max(b.declared, b.pipe.Read()))
+	}
+	return b.err
+}
+
+// resume is for when filters may have asked for a limit since, or to hold the body back.
+func (b *requestBody) resume() error {
+	if err := b.admit(); err != nil || !b.pipe.Holding() {
+		return err
+	}
+	return b.hold()
 }
 
 // hold reads the body as long as it is held back, and has the request go on with what comes of it. An empty body is read
@@ -193,11 +224,22 @@ func (b *requestBody) step() error {
 	}
 	b.in, b.out = b.in[n:], out
 	if b.pipe.Ended() {
-		for _, name := range x.h.owned {
-			delete(x.r.Trailer, name)
-		}
+		b.cleanTrailers()
 	}
 	return nil
+}
+
+// cleanTrailers removes the trailers that nobody may send, and those that are no longer true.
+func (b *requestBody) cleanTrailers() {
+	for _, name := range b.x.h.owned {
+		delete(b.x.r.Trailer, name)
+	}
+	if !b.pipe.Changed() {
+		return
+	}
+	for _, name := range digestHeaders {
+		delete(b.x.r.Trailer, name)
+	}
 }
 
 // fill reads from the client, if the pipe has taken all that there was.
@@ -211,15 +253,17 @@ func (b *requestBody) fill() error {
 		smallBuffers.Put(b.buf)
 		b.buf = largeBuffers.Get().(*[]byte)
 	}
-	if err := b.arm(time.Duration(b.x.h.BodyTimeout)); err != nil {
+	if err := b.arm(b.timeout); err != nil {
 		return err
 	}
 	n, err := b.src.Read(*b.buf)
-	b.in = (*b.buf)[:n]
-	if b.eof = errors.Is(err, io.EOF); b.eof {
-		return b.arm(0)
+	b.in, b.eof = (*b.buf)[:n], errors.Is(err, io.EOF)
+	if err != nil && !b.eof {
+		return err
 	}
-	return err
+	// While nobody waits for the client there is no deadline: with HTTP/2 it would end the body of a client that waits
+	// for us.
+	return b.arm(0)
 }
 
 // arm sets the time until which the client must have sent something; 0 is to leave it as it was.
@@ -229,21 +273,21 @@ func (b *requestBody) arm(timeout time.Duration) error {
 	if b.closed {
 		return errBodyClosed
 	}
+	b.over = b.eof
 	b.setDeadline(timeout)
 	return nil
 }
 
 // setDeadline sets the deadline for reading. Who calls it holds x.mu.
 func (b *requestBody) setDeadline(timeout time.Duration) {
-	if timeout == 0 && !b.armed {
+	if b.timeout == 0 {
 		return
 	}
 	at := b.latest
-	if b.armed = timeout != 0; b.armed {
-		at = time.Now().Add(timeout)
-	}
-	if !b.latest.IsZero() && at.After(b.latest) {
-		at = b.latest
+	if timeout != 0 {
+		if at = time.Now().Add(timeout); !b.latest.IsZero() && at.After(b.latest) {
+			at = b.latest
+		}
 	}
 	// Where there are no deadlines there is nobody to wait for: tests, and requests made up inside Caddy.
 	_ = http.NewResponseController(b.x.w).SetReadDeadline(at)
@@ -273,6 +317,8 @@ func (b *requestBody) take(p []byte) (int, error) {
 		return 0, errBodyClosed
 	case b.err != nil:
 		return 0, b.err
+	case b.shut:
+		return 0, http.ErrBodyReadAfterClose
 	case len(b.out) == 0 && b.pipe.Ended():
 		return 0, io.EOF
 	}
@@ -281,8 +327,13 @@ func (b *requestBody) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close closes the client's body.
-func (b *requestBody) Close() error { return b.src.Close() }
+// Close closes the client's body. Who reads on has made a mistake, and not the client.
+func (b *requestBody) Close() error {
+	b.x.mu.Lock()
+	b.shut = true
+	b.x.mu.Unlock()
+	return b.src.Close()
+}
 
 // ended reports whether the client's body was read to its end.
 func (b *requestBody) ended() bool {
@@ -301,7 +352,11 @@ func (b *requestBody) failure() error {
 // end gives back what the body holds. Nothing of it is read any more, and no filter sees any of it.
 func (b *requestBody) end() {
 	b.x.mu.Lock()
-	b.setDeadline(0)
+	if !b.over && b.err != error(errStalled) && b.x.r.ProtoMajor == 1 {
+		// The server reads some of what is left, so as to use the connection again, and whoever still reads keeps it from
+		// that. Neither waits for ever. Then the server sets its own deadline.
+		b.setDeadline(b.timeout)
+	}
 	b.closed = true
 	b.pipe.Close()
 	b.out = nil

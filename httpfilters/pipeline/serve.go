@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -15,6 +16,8 @@ const (
 	statusClientGone = 499
 	// retryAfterBudget is when to ask again if there is no room for a body, in seconds: others end all the time.
 	retryAfterBudget = "1"
+	// maxStatus is the greatest status of a response.
+	maxStatus = 599
 )
 
 // errClientGone is the error of a request whose client has left.
@@ -37,11 +40,10 @@ func (x *Exchange) serve() (err error) {
 	if x.h.watches {
 		x.out.watch()
 	}
-	err = x.openBody()
-	if err == nil {
-		err = x.run(x.writer(), 0)
+	if err := x.openBody(); err != nil {
+		return x.answer(err)
 	}
-	return x.settle(err)
+	return x.settle(x.run(x.writer(), 0))
 }
 
 // disown removes the headers that filters set from the request: they are for nobody else to send.
@@ -112,9 +114,9 @@ func (x *Exchange) forward(w http.ResponseWriter) error {
 
 // prepare makes the request ready for who is to answer it.
 func (x *Exchange) prepare() error {
-	if x.body != nil && x.body.pipe.Holding() { // a filter has asked for that by now
-		if err := x.body.hold(); err != nil {
-			return x.refuse(err)
+	if x.body != nil {
+		if err := x.body.resume(); err != nil {
+			return err
 		}
 	}
 	x.askPlain()
@@ -144,6 +146,10 @@ func (x *Exchange) settle(err error) error {
 	if x.out.refused() {
 		return nil // the deferred function answers
 	}
+	if x.out.err != nil {
+		x.err = x.out.err
+		panic(http.ErrAbortHandler) // the client must not take what it has for complete
+	}
 	if x.body != nil && !x.out.sent() {
 		if failed := x.body.failure(); failed != nil {
 			return x.answer(failed)
@@ -154,7 +160,7 @@ func (x *Exchange) settle(err error) error {
 		if x.out.sent() {
 			return err
 		}
-		return x.answer(err)
+		return x.answer(notOurs(err))
 	}
 	x.out.finish()
 	if x.out.err != nil && x.out.sent() {
@@ -162,6 +168,14 @@ func (x *Exchange) settle(err error) error {
 		panic(http.ErrAbortHandler) // the client must not take what it has for complete
 	}
 	return nil
+}
+
+// notOurs makes an error of the next handler one that isn't taken for that of a filter.
+func notOurs(err error) error {
+	if errors.Is(err, errClientGone) {
+		return err
+	}
+	return caddyhttp.Error(http.StatusInternalServerError, err)
 }
 
 // answer has the request answered because of an error: nothing has gone out yet.
@@ -175,12 +189,17 @@ func (x *Exchange) answer(err error) error {
 		return nil
 	}
 	err = x.refuse(err)
+	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
+		x.w.Header().Set("Connection", "close")
+	}
 	x.err = err
-	x.setResponse(statusOf(err), x.w.Header())
+	status := statusOf(err)
+	x.setResponse(status, x.w.Header())
 	if failed := x.respond(); failed != nil {
 		err = x.refuse(failed)
 		x.err, x.response.Status = err, statusOf(err)
 	}
+	x.keepStatus(status)
 	return x.write(err)
 }
 
@@ -191,17 +210,23 @@ func (x *Exchange) setResponse(status int, header http.Header) {
 	x.response = Response{Status: status, Header: header}
 }
 
+// keepStatus keeps the status of a response, if a filter has changed it to what it can't be.
+func (x *Exchange) keepStatus(was int) {
+	if s := x.response.Status; s < http.StatusOK || s > maxStatus || was == http.StatusSwitchingProtocols {
+		x.response.Status = was
+	}
+}
+
 // write writes the answer to a Rejection with a body. All else is for Caddy to write.
 func (x *Exchange) write(err error) error {
 	rejection, ok := errors.AsType[*Rejection](err)
-	if !ok {
-		return err
+	if ok {
+		for name, values := range rejection.Header {
+			x.w.Header()[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+		}
 	}
-	for name, values := range rejection.Header {
-		x.w.Header()[http.CanonicalHeaderKey(name)] = values
-	}
-	if rejection.Body == nil {
-		return err
+	if !ok || rejection.Body == nil {
+		return withStatus(err, x.response.Status)
 	}
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(rejection.Body)))
 	x.w.WriteHeader(x.response.Status)
@@ -209,6 +234,16 @@ func (x *Exchange) write(err error) error {
 		_, _ = x.w.Write(rejection.Body)
 	}
 	return nil
+}
+
+// withStatus gives an error the status to which a filter has changed it.
+func withStatus(err error, status int) error {
+	handled, ok := errors.AsType[caddyhttp.HandlerError](err)
+	if !ok || handled.StatusCode == status {
+		return err
+	}
+	handled.StatusCode = status
+	return handled
 }
 
 // statusOf returns the status that Caddy answers an error with.
@@ -221,20 +256,17 @@ func statusOf(err error) int {
 
 // refuse makes the error of a hook one that Caddy answers.
 func (x *Exchange) refuse(err error) error {
-	if _, handled := errors.AsType[caddyhttp.HandlerError](err); handled || errors.Is(err, errClientGone) {
-		return err
-	}
 	if errors.Is(err, bodypipe.ErrBudget) {
 		x.w.Header().Set("Retry-After", retryAfterBudget)
+	}
+	if _, handled := errors.AsType[caddyhttp.HandlerError](err); handled || errors.Is(err, errClientGone) {
+		return err
 	}
 	status := bodypipe.RequestStatus(err)
 	if x.out.err != nil {
 		status = bodypipe.ResponseStatus(err)
 	}
 	count(reasonOf(err))
-	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
-		x.w.Header().Set("Connection", "close")
-	}
 	return caddyhttp.Error(status, err)
 }
 

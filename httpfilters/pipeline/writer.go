@@ -13,8 +13,14 @@ import (
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
 )
 
-// errRefused is what a handler gets that writes to a response which filters have refused, so that it stops.
-var errRefused = errors.New("the response was refused")
+var (
+	// errRefused is what a handler gets that writes to a response which filters have refused, so that it stops.
+	errRefused = errors.New("the response was refused")
+	// errUnasked is a response with the status 101 to a request that didn't ask for it.
+	errUnasked = &invalid{errors.New("101 Switching Protocols, which wasn't asked for")}
+	// errShort is a response that ends before its declared length.
+	errShort = &invalid{errors.New("the response ended before its declared length")}
+)
 
 // stage is how far a response has come.
 type stage uint8
@@ -43,14 +49,15 @@ type writer struct {
 	stage    stage
 	// headerOut says that the client has the header, or some of what isn't ours to take back.
 	headerOut bool
-	// piped says that the body passes the filters.
-	piped bool
-	pipe  bodypipe.Pipe
-	// declared is the Content-Length that came, trailers says that there will be trailers.
-	declared int64
-	trailers bool
-	content  bodypipe.Content
-	err      error
+	// piped says that the body passes the filters, muted that there is none, whatever the handler writes.
+	piped, muted bool
+	pipe         bodypipe.Pipe
+	// declared is the Content-Length that came, trailers says that there will be trailers, altered that what the header
+	// said of the bytes isn't true any more, broken that the client doesn't take what is written.
+	declared                  int64
+	trailers, altered, broken bool
+	content                   bodypipe.Content
+	err                       error
 	// before are the header fields that were there before the filters ran.
 	before []field
 }
@@ -97,7 +104,7 @@ func (w *writer) WriteHeader(status int) {
 	}
 	x := w.x
 	if status == http.StatusSwitchingProtocols && !switches(x.r.Header, w.Header()) {
-		w.fail(Reject(http.StatusBadGateway, errors.New("101 Switching Protocols, which wasn't asked for")))
+		w.fail(errUnasked)
 		return
 	}
 	x.setResponse(status, w.Header())
@@ -106,9 +113,7 @@ func (w *writer) WriteHeader(status int) {
 		w.fail(err)
 		return
 	}
-	if s := x.response.Status; s != status && (s < http.StatusOK || status == http.StatusSwitchingProtocols) {
-		x.response.Status = status // these can't be changed to another
-	}
+	x.keepStatus(status)
 	w.begin()
 }
 
@@ -151,8 +156,11 @@ func (w *writer) begin() {
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	if w.piped && bodypipe.ResponseContent(w.x.r.Method, status) != bodypipe.HasContent {
-		w.piped = false // a filter has changed the status to one without a body
+	if content := bodypipe.ResponseContent(w.x.r.Method, status); w.content == bodypipe.HasContent && content != w.content {
+		w.piped, w.muted, w.content = false, true, content // a filter has changed the status to one without a body
+	}
+	if w.content == bodypipe.HeadOnly && w.change() != bodypipe.Unchanged {
+		w.muted = true // otherwise the server takes the length from what the handler writes
 	}
 	w.declared = contentLength(header)
 	w.trailers = hasTrailers(header)
@@ -194,8 +202,12 @@ func (w *writer) Write(p []byte) (int, error) {
 	switch {
 	case w.stage >= failed:
 		return 0, errRefused
+	case w.muted:
+		return len(p), nil
 	case !w.piped:
 		return w.ResponseWriter.Write(p)
+	case w.declared >= 0 && int64(len(p)) > w.declared-w.pipe.Read():
+		return 0, http.ErrContentLength // as without filters
 	}
 	for rest := p; len(rest) > 0; {
 		n, err := w.push(rest, false)
@@ -209,9 +221,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // push passes bytes by the filters, and sends what goes on.
 func (w *writer) push(p []byte, end bool) (int, error) {
-	w.x.mu.Lock()
-	n, b, err := w.pipe.Push(p, end)
-	w.x.mu.Unlock()
+	n, b, err := w.filter(p, end)
 	if err != nil {
 		w.fail(err)
 		return 0, errRefused
@@ -225,8 +235,16 @@ func (w *writer) push(p []byte, end bool) (int, error) {
 	}
 	if len(b) > 0 {
 		_, err = w.ResponseWriter.Write(b)
+		w.broken = w.broken || err != nil
 	}
 	return n, err
+}
+
+// filter passes bytes by the filters.
+func (w *writer) filter(p []byte, end bool) (int, []byte, error) {
+	w.x.mu.Lock()
+	defer w.x.mu.Unlock()
+	return w.pipe.Push(p, end)
 }
 
 // ReadFrom copies to the body: past the filters by the fastest way there is, if they don't look at it.
@@ -234,7 +252,7 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 	if w.stage == fresh {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.stage < failed && !w.piped {
+	if w.stage < failed && !w.piped && !w.muted {
 		return w.ResponseWriterWrapper.ReadFrom(r)
 	}
 	buf := largeBuffers.Get().(*[]byte)
@@ -256,8 +274,11 @@ func (w *writer) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack hands over the connection.
+// Hijack hands over the connection. A response that is refused, or held back, isn't got round by it.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.stage == held || w.stage >= failed {
+		return nil, nil, errRefused
+	}
 	conn, buf, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.stage, w.headerOut = tunnel, true
@@ -281,8 +302,15 @@ func (w *writer) finish() {
 	if w.stage == fresh {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.piped && (w.stage == held || w.stage == out) && !w.pipe.Ended() {
+	if w.piped && !w.broken && (w.stage == held || w.stage == out) {
+		if w.pipe.Read() < w.declared {
+			w.fail(errShort) // it must not become a complete one of another length
+			return
+		}
 		_, _ = w.push(nil, true)
+	}
+	if w.altered {
+		forgetTrailers(w.Header())
 	}
 }
 
@@ -310,7 +338,8 @@ func (w *writer) close() {
 func (w *writer) release() {
 	clear(w.before)
 	w.ResponseWriter, w.x = nil, nil
-	w.watching, w.stage, w.headerOut, w.piped, w.declared, w.trailers = false, fresh, false, false, 0, false
+	w.watching, w.stage, w.headerOut, w.piped, w.muted = false, fresh, false, false, false
+	w.declared, w.trailers, w.altered, w.broken = 0, false, false, false
 	w.content, w.err, w.before = bodypipe.HasContent, nil, w.before[:0]
 }
 
