@@ -13,6 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // sites, and the adapter for Caddyfiles
 	_ "github.com/mholt/caddy-l4"                        // the handlers that stand beside ours in examples
+
+	_ "github.com/caddy-sluice/sluice/examples/custom-filter" // the filter of its Caddyfile
 )
 
 // examples returns the paths of all example configs.

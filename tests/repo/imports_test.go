@@ -167,6 +167,11 @@ var rules = []rule{
 		packages: []string{"bench/..."},
 		allow:    append([]string{caddyPath + "/...", "github.com/mholt/caddy-l4/...", "golang.org/x/sys/..."}, ours("bench/internal/...", "internal/testkit/...")...),
 	},
+	{
+		name:     "an example of a filter knows what a filter of somebody else can know",
+		packages: []string{"examples/*"},
+		allow:    append([]string{caddyPath, caddyfilePath, zapPath, zapPath + "/zapcore"}, ours("httpfilters/pipeline")...),
+	},
 	{name: "tests may use everything", packages: []string{"tests/..."}, allow: []string{"..."}},
 }
 
