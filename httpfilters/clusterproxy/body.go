@@ -189,7 +189,7 @@ func (b *bodyReader) Close() error {
 
 // keep begins to keep the body of a request, if it has one. One that goes on as a stream of another protocol isn't kept.
 func (s *state) keep(r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody {
+	if s.filtered != nil || s.bare || r.Body == nil || r.Body == http.NoBody {
 		return
 	}
 	limit := s.link.cluster.BodyLimit()

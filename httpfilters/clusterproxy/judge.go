@@ -145,7 +145,7 @@ func (s *state) failureOf(t *try, v verdict) cluster.Failure {
 func (s *state) elsewhere(t *try) health.Action {
 	s.lease.Crowded()
 	d := cluster.Decision{Action: health.Stop}
-	if !t.passed.Load() && s.repeatable() {
+	if !t.passed.Load() && (s.filtered != nil || s.repeatable()) {
 		d.Action = health.Again
 	}
 	return s.heed(health.Aborted, d, true)

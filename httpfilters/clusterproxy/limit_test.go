@@ -210,7 +210,11 @@ func TestNoRoomTwice(t *testing.T) {
 	site := newSite(t, web([]string{"192.0.2.1:80"}, nil), nil)
 	s := &state{ctx: t.Context(), client: t.Context(), link: site.handler.(*Handler).only}
 	defer s.finish()
-	if err := s.begin(site.request(t, "GET", "/", "")); err != nil {
+	err := s.begin(site.request(t, "GET", "/", ""))
+	if err == nil {
+		err = s.pick()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.elsewhere(new(try)); got != health.Again {

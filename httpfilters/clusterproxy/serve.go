@@ -35,6 +35,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if err := s.begin(r); err != nil {
 		return refuse(w, l.cluster, err)
 	}
+	if err := h.bind(s, r); err != nil {
+		return err
+	}
+	if err := s.pick(); err != nil {
+		return refuse(w, l.cluster, err)
+	}
 	s.publish()
 	return s.verdict(w, h.Handler.ServeHTTP(w, h.outgoing(r, s), next))
 }
@@ -73,10 +79,15 @@ func (h *Handler) setsHost() bool {
 // outgoing returns the request as Caddy's handler gets it. The request itself stays what it was.
 func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
 	header := h.headerOf(r)
-	if s.ctx == s.client && header == nil {
+	// Caddy's handler must not read a body that isn't sent.
+	strip := s.filtered != nil && h.RequestBuffers != 0
+	if s.ctx == s.client && header == nil && !strip {
 		return r
 	}
 	out := r.WithContext(s.ctx)
+	if strip {
+		withoutBody(out)
+	}
 	if header != nil {
 		out.Header = header
 	}
@@ -91,6 +102,8 @@ func (s *state) verdict(w http.ResponseWriter, err error) error {
 	case s.clientGone():
 		w.WriteHeader(statusClientGone)
 		return nil
+	case s.filtered != nil && s.filtered.err != nil:
+		return s.filtered.err
 	case s.expired.Load():
 		return caddyhttp.Error(http.StatusGatewayTimeout, s.errTimeout())
 	case s.limited:

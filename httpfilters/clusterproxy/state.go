@@ -37,6 +37,10 @@ type state struct {
 
 	// body keeps the request's body; nil without one.
 	body *keeper
+	// filtered has the body that filters make, in the place of the request's own; nil without any. bare says that the
+	// request goes on without a body.
+	filtered *filtered
+	bare     bool
 	// eligible says that the cluster tries such requests again, safe that they change nothing, and ready that these fields
 	// are set.
 	eligible, safe, ready bool
@@ -64,7 +68,7 @@ type state struct {
 // String returns the name of the cluster: the state is among the variables of the request, which can be printed.
 func (s *state) String() string { return s.link.cluster.Name() }
 
-// begin admits the request and picks the endpoint for its first attempt.
+// begin admits the request.
 func (s *state) begin(r *http.Request) error {
 	c := s.link.cluster
 	if err := c.Admit(&s.request); err != nil {
@@ -77,7 +81,7 @@ func (s *state) begin(r *http.Request) error {
 		s.ctx, s.cancel = context.WithCancel(s.ctx)
 		s.timer = time.AfterFunc(time.Until(at), s.expire)
 	}
-	return s.pick()
+	return nil
 }
 
 // expire ends the request: its time is over.
@@ -142,7 +146,12 @@ func (s *state) outcome() cluster.Outcome {
 func (s *state) givenUp() bool { return s.client.Err() != nil || s.expired.Load() }
 
 // repeatable says whether the whole request can be sent once more. It is safe.
-func (s *state) repeatable() bool { return s.body == nil || s.body.repeatable() }
+func (s *state) repeatable() bool {
+	if s.filtered != nil {
+		return !s.filtered.large.Load()
+	}
+	return s.body == nil || s.body.repeatable()
+}
 
 // stateOf returns the state of a request; nil if it has none.
 func stateOf(ctx context.Context) *state {

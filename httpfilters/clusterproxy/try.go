@@ -113,6 +113,10 @@ func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
 		s.settle(cluster.Outcome{Kind: health.Aborted})
 		return nil, caddyhttp.Error(http.StatusInternalServerError, err)
 	}
+	if err := t.adapt(); err != nil {
+		s.settle(cluster.Outcome{Kind: health.Aborted})
+		return nil, err
+	}
 	for fresh := isForeign(r); ; fresh = true {
 		t.arm()
 		res, err := s.link.transport(fresh).RoundTrip(t.request(r))
@@ -214,9 +218,7 @@ func (t *try) request(r *http.Request) *http.Request {
 	target := *r.URL
 	target.Scheme = ""
 	out.URL, out.GetBody = &target, nil
-	if s.body != nil {
-		out.Body = s.body.reader()
-	}
+	s.embody(out)
 	s.link.http.SetScheme(out)
 	if target.Scheme == "https" && !s.ownHost && t.endpoint.Path() == "" {
 		out.Host = t.info.Address

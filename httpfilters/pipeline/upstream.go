@@ -23,9 +23,13 @@ type Bodies struct {
 	outer *Bodies
 
 	boundPipe, selectedPipe bodypipe.Pipe
-	// cluster is the one that the body is bound to, canonical the body as all its endpoints get it.
+	// cluster is the one that the body is bound to, canonical the body as all its endpoints get it, and err why nobody
+	// gets any.
 	cluster   string
 	canonical []byte
+	err       error
+	// skipped says that there is no body to send.
+	skipped bool
 
 	// number counts what was made; only the last may be read. x.mu guards it.
 	number int
@@ -59,7 +63,7 @@ func (b *Bodies) String() string { return b.cluster }
 
 // end ends what the filters made.
 func (b *Bodies) end() {
-	if x := b.x; b.cluster == "" && x.err == nil && x.over {
+	if x := b.x; b.cluster == "" && !b.skipped && x.err == nil && x.over {
 		x.h.unbound.Do(func() {
 			x.h.logger.Warn("filters for upstream bodies had no part: the request was answered without cluster_proxy")
 		})
@@ -74,44 +78,59 @@ func (b *Bodies) end() {
 	vars[bodiesVar] = b.outer
 }
 
+// Skip says that the request goes to an endpoint without a body, so that the filters have no part in it.
+func (b *Bodies) Skip() {
+	b.skipped = true
+	if b.outer != nil {
+		b.outer.Skip()
+	}
+}
+
+// errBound is the error of a body that a pipeline behind this one has made another of.
+var errBound = errors.New("the request was bound to a cluster by another handler `filters`")
+
 // Bind has the filters see the body for a cluster, once. A request that is bound to a cluster stays with it: another one
-// is an error, and so is what a filter refuses. The error is one that Caddy answers with its status.
+// is an error, and so is what a filter refuses, for good. The error is one that Caddy answers with its status.
 func (b *Bodies) Bind(cluster string) error {
-	switch b.cluster {
-	case cluster:
-		return nil
-	case "":
-	default:
+	if b.cluster == "" {
+		b.canonical, b.err = b.bind(cluster, b.x.body.whole)
+	}
+	switch {
+	case b.err != nil:
+		return b.x.refuse(b.err)
+	case b.cluster != cluster:
 		return b.x.refuse(fmt.Errorf("the request is bound to cluster %s, and can't go to %s", b.cluster, cluster))
 	}
-	b.cluster = cluster
-	body, err := b.bind(cluster, b.x.body.whole)
-	b.canonical = body
-	return err
+	return nil
 }
 
 // bind has the filters of the pipelines see the body, those of the first one first.
 func (b *Bodies) bind(cluster string, body []byte) (_ []byte, err error) {
+	if b.cluster != "" {
+		return nil, b.x.refuse(errors.New("the request is bound to a cluster already"))
+	}
+	b.cluster = cluster
 	if b.outer != nil {
-		if body, err = b.outer.bind(cluster, body); err != nil {
+		body, err = b.outer.bind(cluster, body)
+		b.outer.err = errBound // what it has made of the body is ours, and ends with it
+		if err != nil {
 			return nil, err
 		}
 	}
 	x := b.x
 	x.mu.Lock()
 	x.cluster = cluster
-	body, err = b.adapt(&b.boundPipe, x.h.plans.bound, (*boundHost)(x), body)
 	x.mu.Unlock()
-	if err != nil {
-		return nil, x.refuse(err)
-	}
-	return body, nil
+	return b.adapt(&b.boundPipe, x.h.plans.bound, (*boundHost)(x), body)
 }
 
 // Select has the filters see the body for an endpoint, and returns what it gets. The body must be bound. Nothing that
 // was returned before may be sent any more.
 func (b *Bodies) Select(endpoint string) (Payload, error) {
-	if b.cluster == "" {
+	switch {
+	case b.err != nil:
+		return Payload{}, b.x.refuse(b.err)
+	case b.cluster == "":
 		return Payload{}, b.x.refuse(errors.New("the request isn't bound to a cluster"))
 	}
 	b.x.mu.Lock()
@@ -122,7 +141,7 @@ func (b *Bodies) Select(endpoint string) (Payload, error) {
 	if err != nil {
 		return Payload{}, err
 	}
-	return Payload{b, b.x.body, number, body}, nil
+	return Payload{b, b.x.body, number, body, b.changed()}, nil
 }
 
 // choose has the filters of the pipelines see the body, those of the first one first.
@@ -135,12 +154,8 @@ func (b *Bodies) choose(endpoint string, body []byte) (_ []byte, err error) {
 	x := b.x
 	x.mu.Lock()
 	x.endpoint = endpoint
-	body, err = b.adapt(&b.selectedPipe, x.h.plans.selected, (*selectedHost)(x), body)
 	x.mu.Unlock()
-	if err != nil {
-		return nil, x.refuse(err)
-	}
-	return body, nil
+	return b.adapt(&b.selectedPipe, x.h.plans.selected, (*selectedHost)(x), body)
 }
 
 // adapt passes a body by filters for upstream bodies. A body that is longer than their limit is too large.
@@ -148,30 +163,63 @@ func (b *Bodies) adapt(pipe *bodypipe.Pipe, plan *bodypipe.Plan, host bodypipe.H
 	if plan == nil {
 		return body, nil
 	}
-	var skip bodypipe.Set
-	for i := range b.x.h.entries {
-		if !b.x.ran.Has(i) {
-			skip = skip.With(i)
-		}
+	out, err := b.pass(pipe, bodypipe.Setup{Plan: plan, Host: host, Budget: b.x.h.budget}, body)
+	if err != nil {
+		return nil, b.x.refuse(err)
 	}
-	return pipe.Adapt(bodypipe.Setup{Plan: plan, Host: host, Budget: b.x.h.budget, Skip: skip}, body)
+	return out, nil
 }
 
-// Size returns how long the body is that filters have bound, or seen before: the longest that a request may have to send
-// again.
-func (b *Bodies) Size() int64 { return int64(max(len(b.x.body.whole), len(b.canonical))) }
+// pass passes a body by the filters that have had a part in the request.
+func (b *Bodies) pass(pipe *bodypipe.Pipe, setup bodypipe.Setup, body []byte) ([]byte, error) {
+	x := b.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.h.entries {
+		if !x.ran.Has(i) {
+			setup.Skip = setup.Skip.With(i)
+		}
+	}
+	return pipe.Adapt(setup, body)
+}
+
+// changed says whether a filter has put other bytes in the place of the body.
+func (b *Bodies) changed() bool {
+	return b.boundPipe.Changed() || b.selectedPipe.Changed() || b.outer != nil && b.outer.changed()
+}
+
+// Size returns the longest that the body has been, from what the client sent to what filters have bound.
+func (b *Bodies) Size() int64 {
+	size := max(b.x.body.pipe.Read(), int64(len(b.x.body.whole)), int64(len(b.canonical)))
+	if b.outer != nil {
+		size = max(size, b.outer.Size())
+	}
+	return size
+}
 
 // Payload is the body that an endpoint gets.
 type Payload struct {
 	bodies *Bodies
 	// body is that of the request, and ends with it.
-	body   *requestBody
-	number int
-	data   []byte
+	body    *requestBody
+	number  int
+	data    []byte
+	changed bool
 }
 
 // Len returns its length.
 func (p Payload) Len() int64 { return int64(len(p.data)) }
+
+// Header returns the header for a request with this body. What h says of bytes that are others by now isn't in it. h
+// stays as it is.
+func (p Payload) Header(h http.Header) http.Header {
+	if !p.changed {
+		return h
+	}
+	h = h.Clone()
+	forgetDigests(h)
+	return h
+}
 
 // Open returns a reader of it, from the beginning. It ends with the request, and with the next payload.
 func (p Payload) Open() io.ReadCloser { return &payloadReader{Payload: p} }
