@@ -101,6 +101,14 @@ func TestH43_NominatedHeaders(t *testing.T) {
 			checkAbsent(t, m.header, "X-A", "Connection")
 		})
 	}
+	t.Run("with_an_upgrade", func(t *testing.T) {
+		address, requests := recording(t, plainAnswer)
+		s := newSite(t, web([]string{address}, nil), nil)
+		s.exchange(t, lines("GET / HTTP/1.1", "Host: a.example", "Connection: Via, Upgrade", "Upgrade: websocket", "Via: 1.1 old"))
+		checkHas(t, only(t, requests).header, map[string][]string{
+			"Via": {"1.1 old", "1.1 Caddy"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+		})
+	})
 	t.Run("headers_of_the_operator", func(t *testing.T) {
 		address, requests := recording(t, plainAnswer)
 		up := object{"request": object{"set": object{"X-User": []string{"known"}}}}

@@ -31,6 +31,7 @@ func (l *lab) newOrigin(name string) *origin {
 		o.mu.Lock()
 		o.requests = append(o.requests, r)
 		o.mu.Unlock()
+		w.Header().Set("X-Sluice-Secret", "kept")
 		fmt.Fprintf(w, "%s %s %s", name, r.RequestURI, body)
 	}))
 	l.Cleanup(server.Close)
@@ -68,8 +69,8 @@ func (l *lab) startSites(sites string) *routed {
 	return p
 }
 
-// get visit for a target as it stands, with headers, and returns the status and the body, without the space at its end.
-func (p *routed) get(host, target string, headers ...string) (status int, body string) {
+// get asks for a target as it stands, with headers, and returns the answer and its body, without the space at its end.
+func (p *routed) get(host, target string, headers ...string) (res *http.Response, body string) {
 	p.Helper()
 	c, err := net.Dial("tcp", p.addr)
 	if err != nil {
@@ -79,7 +80,7 @@ func (p *routed) get(host, target string, headers ...string) (status int, body s
 	_ = c.SetDeadline(time.Now().Add(patience))
 	head := slices.Concat([]string{"GET " + target + " HTTP/1.1", "Host: " + host, "Connection: close"}, headers)
 	fmt.Fprint(c, strings.Join(head, "\r\n")+"\r\n\r\n")
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	res, err = http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (p *routed) get(host, target string, headers ...string) (status int, body s
 	if err != nil {
 		p.Fatal(err)
 	}
-	return res.StatusCode, strings.TrimSuffix(string(text), " ")
+	return res, strings.TrimSuffix(string(text), " ")
 }
 
 // visit is a request and what comes of it: a status of 0 stands for 200.
@@ -108,8 +109,8 @@ func (p *routed) checkVisits(t *testing.T, table []visit) {
 			if want == 0 {
 				want = http.StatusOK
 			}
-			if status, body := p.get(tc.host, tc.target, tc.headers...); status != want || body != tc.body {
-				t.Errorf("got %d %q, want %d %q", status, body, want, tc.body)
+			if res, body := p.get(tc.host, tc.target, tc.headers...); res.StatusCode != want || body != tc.body {
+				t.Errorf("got %d %q, want %d %q", res.StatusCode, body, want, tc.body)
 			}
 			if tc.body != "" {
 				return
@@ -244,8 +245,8 @@ func TestHTTPRewrites(t *testing.T) {
 			"/a/../b", "/..", "/a/%252e%252e/b", "/a/%2e%2e/b", "//evil.test/x", "//", "http://evil.test/x", "https:evil.test", "evil.test/x", "*",
 		} {
 			t.Run("H105_"+host+"_"+to, func(t *testing.T) {
-				if status, body := p.get(host, "/x?to="+to); status != 500 || body != "" {
-					t.Errorf("got %d %q, want 500", status, body)
+				if res, body := p.get(host, "/x?to="+to); res.StatusCode != 500 || body != "" {
+					t.Errorf("got %d %q, want 500", res.StatusCode, body)
 				}
 			})
 		}
@@ -284,6 +285,11 @@ func TestReservedHeadersRoute(t *testing.T) {
 		{"H50_not_from_a_client", "reserved.test", "/?model=x", []string{"X-Sluice-Model: large"}, 400, ""},
 		{"not_reserved", "without.test", "/?model=large", nil, 0, "three /?model=large"},
 	})
+	for host, want := range map[string]string{"reserved.test": "", "without.test": "kept"} {
+		if res, _ := p.get(host, "/?model=large"); res.Header.Get("X-Sluice-Secret") != want {
+			t.Errorf("H49 %s: got %q in the answer, want %q", host, res.Header.Get("X-Sluice-Secret"), want)
+		}
+	}
 	for i, want := range []string{"", "", "large"} {
 		for _, r := range p.origins[i].taken() {
 			if got := r.Header.Get("X-Sluice-Model"); got != want {
