@@ -93,7 +93,7 @@ func (h *Handler) provisionEntries(ctx caddy.Context, list []placed) error {
 
 // provision loads a filter and finds out which hooks it has.
 func (e *entry) provision(ctx caddy.Context, from *Entry) error {
-	if from.FilterRaw == nil {
+	if raw := string(from.FilterRaw); raw == "" || raw == "null" {
 		return errors.New("filter: missing")
 	}
 	e.name = from.Name
