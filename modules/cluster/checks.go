@@ -30,7 +30,8 @@ type checked struct {
 }
 
 // check checks the endpoints until ctx ends, and waits for the checks that are under way then. Their results don't count.
-func (c *Cluster) check(ctx context.Context) {
+// A word in reseated says that there are other endpoints.
+func (c *Cluster) check(ctx context.Context, reseated <-chan struct{}) {
 	k := &checks{
 		Cluster: c, schedule: health.NewSchedule(c.set.interval, health.DefaultParallelChecks),
 		done: make(chan checked, health.DefaultParallelChecks),
@@ -47,7 +48,7 @@ func (c *Cluster) check(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.reseated:
+		case <-reseated:
 			k.schedule.Set(c.state.keys(), time.Now())
 		case d := <-k.done:
 			k.count(&d)

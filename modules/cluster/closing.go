@@ -10,11 +10,14 @@ import (
 
 // ending is a plan to end what goes on at an endpoint. Plans are told apart by their addresses: a timer that has gone off
 // may get its turn after its plan was taken back.
-type ending struct{ timer *time.Timer }
+type ending struct {
+	timer *time.Timer
+	wait  time.Duration
+}
 
 // endAfter makes a plan, which f carries out.
 func (s *state) endAfter(wait time.Duration, f func(*ending)) *ending {
-	end := new(ending)
+	end := &ending{wait: wait}
 	end.timer = time.AfterFunc(wait, func() { f(end) })
 	return end
 }
@@ -33,16 +36,18 @@ func (s *state) evict(e *Endpoint, why Cause, planned func() bool) int {
 	return len(told)
 }
 
-// watch plans the end of what goes on at an endpoint that isn't healthy, or takes the plan back.
+// watch plans the end of what goes on at an endpoint that isn't healthy, or takes the plan back. A plan of a config that
+// had another time is made anew, also if it was carried out.
 func (s *state) watch(c *Cluster, e *Endpoint, reason health.Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !reason.Unhealthy() || c.set.closeAfter <= 0 {
-		s.spare(e)
+	wait, end := c.set.closeAfter, s.closing[e]
+	if reason.Unhealthy() && end != nil && end.wait == wait {
 		return
 	}
-	if s.closing[e] == nil {
-		s.closing[e] = s.endAfter(c.set.closeAfter, func(end *ending) { s.closeAt(e, end) })
+	s.spare(e)
+	if reason.Unhealthy() && wait > 0 {
+		s.closing[e] = s.endAfter(wait, func(end *ending) { s.closeAt(e, end) })
 	}
 }
 

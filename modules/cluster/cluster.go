@@ -52,7 +52,7 @@ type Cluster struct {
 	// cancel ends the goroutines, which are counted by running. The state's mu guards it; nil means that there are none.
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	// reseated has room for one word to the checker: there are other endpoints.
+	// reseated has room for one word to the checks: there are other endpoints. The state's mu guards it; nil without checks.
 	reseated chan struct{}
 }
 
@@ -68,8 +68,7 @@ func New(ctx caddy.Context, name string, cfg *Config, guard netguard.Mode, logge
 	}
 	c := &Cluster{
 		name: name, set: set, ctx: ctx, events: events.(emitter), logger: logger.With(zap.String("cluster", name)),
-		dialer: guarddial.Dialer{Mode: set.guard}, reseated: make(chan struct{}, 1),
-		key: set.balancer.Traits().Key,
+		dialer: guarddial.Dialer{Mode: set.guard}, key: set.balancer.Traits().Key,
 	}
 	if err := register(ctx); err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func handle(tb testing.TB, set settings) *Cluster {
 	}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	c := &Cluster{
-		name: tb.Name(), set: &set, ctx: ctx, events: new(emitted), logger: zap.NewNop(), reseated: make(chan struct{}, 1),
+		name: tb.Name(), set: &set, ctx: ctx, events: new(emitted), logger: zap.NewNop(),
 	}
 	c.key = set.balancer.Traits().Key
 	var err error

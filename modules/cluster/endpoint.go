@@ -36,7 +36,7 @@ type Endpoint struct {
 	passed, failed atomic.Uint64
 	// lastCheck is the last check that was made, lastFailure the last failure of an attempt.
 	lastCheck   atomic.Pointer[checkResult]
-	lastFailure atomic.Pointer[Outcome]
+	lastFailure atomic.Pointer[failure]
 	holders     holders
 }
 

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,12 +31,26 @@ func (c *Cluster) keep(ctx context.Context) {
 		case <-c.state.wake:
 		case <-timer.C:
 		}
-		now := time.Now()
-		view := c.state.health.View(now)
-		events = c.tellAll(events)
 		timer.Stop()
-		if until := view.Until(); !until.IsZero() {
-			timer.Reset(max(until.Sub(now), time.Millisecond))
+		var until time.Time
+		if until, events = c.look(events); !until.IsZero() {
+			timer.Reset(max(time.Until(until), time.Millisecond))
+		}
+	}
+}
+
+// look tells about all that has changed by now, and returns when time alone changes something next; zero if it doesn't. It
+// uses the memory of buf, and returns it.
+func (c *Cluster) look(buf []health.Event) (until time.Time, _ []health.Event) {
+	h := c.state.health
+	for {
+		now := time.Now()
+		h.View(now) // makes the events of what has changed by time alone
+		buf = c.tellAll(buf)
+		// This comes after the events were taken: whatever changes later makes one, and wakes the keeper.
+		until = h.View(now).Until()
+		if !h.EventsReady() {
+			return until, buf
 		}
 	}
 }
@@ -100,29 +113,6 @@ func (c *Cluster) log(e *Endpoint, before, after health.Reason) {
 	}
 }
 
-// cause says what was seen last that speaks against the endpoint; empty if it is available, or out by hand.
-func (e *Endpoint) cause(reason health.Reason) string {
-	switch reason {
-	case health.UnhealthyActive:
-		if last := e.lastCheck.Load(); last != nil && last.err != nil {
-			return "check: " + last.err.Error()
-		}
-	case health.UnhealthyPassive, health.Ejected:
-		if last := e.lastFailure.Load(); last != nil {
-			return describe(last)
-		}
-	}
-	return ""
-}
-
-// describe says what a failure was.
-func describe(o *Outcome) string {
-	if o.Kind == health.Answer {
-		return fmt.Sprintf("answered with status %d", o.Status)
-	}
-	return o.Kind.String()
-}
-
 // tellStance tells how the cluster takes the number of endpoints by now.
 func (c *Cluster) tellStance(before, after health.Stance) {
 	fields := []zap.Field{zap.Stringer("stance", after), zap.Stringer("before", before)}
@@ -132,9 +122,13 @@ func (c *Cluster) tellStance(before, after health.Stance) {
 	case health.Refusing, health.Empty:
 		c.logger.Error("too few endpoints are available: refusing", fields...)
 	default:
-		c.logger.Info("enough endpoints are available", fields...)
+		// At the first start there were no endpoints before, and nobody was told.
+		if c.state.lacking {
+			c.logger.Info("enough endpoints are available", fields...)
+		}
 	}
-	if after != health.Normal {
+	c.state.lacking = after != health.Normal
+	if c.state.lacking {
 		c.events.Emit(c.ctx, eventPanic, map[string]any{"cluster": c.name, "stance": after.String(), "before": before.String()})
 	}
 }

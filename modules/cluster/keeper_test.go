@@ -75,9 +75,9 @@ func TestChangesAreToldOnce(t *testing.T) {
 		settle(t, c, Outcome{})
 		checkTold(t, events, logs, []string{eventUp + first}, "endpoint is available", "enough endpoints are available")
 		orderAt(t, c.state.endpoints[second[1:]], Change{State: "up"})
-		checkTold(t, events, logs, []string{eventUp + second}, "endpoint is available")
+		checkTold(t, events, logs, []string{eventUp + second}, "endpoint ordered by hand", "endpoint is available")
 		orderAt(t, c.state.endpoints[second[1:]], Change{State: "drain"})
-		checkTold(t, events, logs, []string{eventDown + second}, "endpoint taken out by hand")
+		checkTold(t, events, logs, []string{eventDown + second}, "endpoint ordered by hand", "endpoint taken out by hand")
 		StopAll([]*Cluster{c})
 	})
 }

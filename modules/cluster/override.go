@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-sluice/sluice/internal/balance"
 	"github.com/caddy-sluice/sluice/internal/health"
 )
@@ -64,16 +66,19 @@ func Override(name, key string, change Change) error {
 		o := s.overrides[key]
 		if o == nil {
 			o = new(override)
-			s.overrides[key] = o
 		}
-		o.since = time.Now()
+		weight := o.weight
 		if change.Weight != nil {
-			o.weight = *change.Weight
+			weight = *change.Weight
 		}
-		if change.State != "" {
-			s.order(e, o, change)
-		}
-		return s.enforce(e, o)
+		return s.reorder(e, o, weight, func() {
+			s.overrides[key], o.since = o, time.Now()
+			if change.State != "" {
+				s.order(e, o, change)
+			}
+			s.log("endpoint ordered by hand", e, zap.Uint32("weight", o.weight), zap.String("order", o.state),
+				zap.Duration("deadline", change.Deadline))
+		})
 	})
 }
 
@@ -84,11 +89,39 @@ func Restore(name, key string) error {
 		if o == nil {
 			return ErrNoOverride
 		}
-		o.stop()
-		delete(s.overrides, key)
-		e.holders.reopen()
-		return s.enforce(e, new(override))
+		return s.reorder(e, o, 0, func() {
+			o.stop()
+			o.state = ""
+			delete(s.overrides, key)
+			e.holders.reopen()
+			s.log("order by hand taken back", e)
+		})
 	})
+}
+
+// reorder changes the weight of an override, and with f the rest, and makes it count. If the balancer refuses the weight,
+// nothing has changed. The caller holds mu.
+func (s *state) reorder(e *Endpoint, o *override, weight uint32, f func()) error {
+	ruler, now := s.ruler(), time.Now()
+	before, known := s.overrides[e.text]
+	was := o.weight
+	o.weight, s.overrides[e.text] = weight, o
+	p, err := s.plan(ruler)
+	if err != nil {
+		o.weight = was
+		if s.overrides[e.text] = before; !known {
+			delete(s.overrides, e.text)
+		}
+		return err
+	}
+	f()
+	s.health.Override(e.text, health.Override{Mode: modes[o.state], Weight: o.weight}, now)
+	return s.carryOut(p, now)
+}
+
+// log tells of an order. The caller holds mu.
+func (s *state) log(message string, e *Endpoint, fields ...zap.Field) {
+	s.ruler().logger.Info(message, append(fields, zap.String("endpoint", e.text))...)
 }
 
 // withEndpoint calls f for an endpoint of a cluster that is in use, with the state locked.
@@ -99,6 +132,9 @@ func withEndpoint(name, key string, f func(*state, *Endpoint) error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ruler() == nil { // since find has looked
+		return ErrNoCluster
+	}
 	e := s.endpoints[key]
 	if e == nil {
 		return ErrNoEndpoint
@@ -122,15 +158,4 @@ func (s *state) order(e *Endpoint, o *override, change Change) {
 // empty ends what goes on at an endpoint, if that is still the plan.
 func (s *state) empty(e *Endpoint, o *override, end *ending) {
 	s.evict(e, Drained, func() bool { return o.end == end })
-}
-
-// enforce makes an override count. The caller holds mu.
-func (s *state) enforce(e *Endpoint, o *override) error {
-	now := time.Now()
-	s.health.Override(e.text, health.Override{Mode: modes[o.state], Weight: o.weight}, now)
-	defer s.poke()
-	if ruler := s.ruler(); ruler != nil {
-		return s.seat(ruler, now)
-	}
-	return nil
 }

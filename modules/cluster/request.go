@@ -198,17 +198,29 @@ type Lease struct {
 	prev, next *Lease
 	// held says that the lease may be on that list.
 	held bool
+	// err is the error of the attempt, as text; empty if there is none.
+	err string
 }
 
 // Endpoint returns the endpoint.
 func (l *Lease) Endpoint() *Endpoint { return l.endpoint }
 
-// Trial says whether the attempt is a trial: the one that an unhealthy endpoint is offered for. It ends with Proven, so
-// that the next one need not wait for the end of an answer.
+// Trial says whether the attempt is a trial: the one that an unhealthy endpoint is offered for. It ends with Connected or
+// Proven, so that the next one need not wait for the end of a session or an answer.
 func (l *Lease) Trial() bool { return l.attempt.Trial() }
 
-// Proven tells that the endpoint works, while the attempt goes on: it has connected a session that may last for hours,
-// or has answered. A failure later on counts all the same.
+// Connected tells that a session that may last for hours has its connection: it is no retry any longer, and a trial has
+// gone well. It ends no streak of failures, see Proven.
+func (l *Lease) Connected() {
+	l.attempt.Connected(time.Now())
+	l.request.cluster.state.stirred()
+}
+
+// Awaited says whether Proven would be news by now: the endpoint has failed, and nobody knows yet that this attempt works.
+func (l *Lease) Awaited() bool { return !l.attempt.Trial() && !l.attempt.Quiet(Outcome{}) }
+
+// Proven tells that the endpoint works, while the attempt goes on: it has answered. That ends a streak of failures. A
+// failure later on counts all the same.
 func (l *Lease) Proven() {
 	l.attempt.Proven(time.Now())
 	l.request.cluster.state.stirred()
@@ -220,6 +232,14 @@ func (l *Lease) Proven() {
 func (l *Lease) OnStop(f func(Cause)) {
 	l.held = true
 	l.endpoint.holders.add(l, f)
+}
+
+// Because says which error the attempt has failed with, for those who ask why the endpoint is unhealthy. It is called
+// before the lease is settled, and only by who settles it.
+func (l *Lease) Because(err error) {
+	if err != nil {
+		l.err = clip(err.Error())
+	}
 }
 
 // Done settles the lease for good, and says whether it was open.
@@ -279,16 +299,8 @@ func (l *Lease) settled(o Outcome) {
 	e.unbar()
 	e.outcomes[o.Kind].Add(1)
 	if o.Kind != health.Success {
-		e.note(o)
+		e.note(o, l.err)
 	}
+	l.err = ""
 	l.request.cluster.state.stirred()
-}
-
-// note keeps an outcome for those who ask why the endpoint is unhealthy.
-func (e *Endpoint) note(o Outcome) {
-	if o.Kind == health.Answer && o.Status < 500 || o.Kind == health.Stale || o.Kind == health.Aborted {
-		return
-	}
-	last := o // a copy, so that only what is kept takes memory
-	e.lastFailure.Store(&last)
 }

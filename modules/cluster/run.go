@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,7 +20,7 @@ func StartAll(clusters []*Cluster) error {
 	for i, c := range clusters {
 		if err := c.start(first[i]); err != nil {
 			StopAll(clusters[:i])
-			return err
+			return fmt.Errorf("clusters.%s.%w", c.name, err)
 		}
 	}
 	for _, c := range clusters {
@@ -137,9 +138,20 @@ func (c *Cluster) resume() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
-	c.running.Go(func() { c.keep(ctx) })
+	before, kept := c.state.kept, make(chan struct{})
+	c.state.kept = kept
+	c.running.Go(func() {
+		defer close(kept)
+		if before != nil {
+			<-before // one keeper at a time: a word to wake one must not go to the other
+		}
+		c.keep(ctx)
+	})
 	if c.set.checker != nil {
-		c.running.Go(func() { c.check(ctx) })
+		// The checks of a run that was paused may go on for a moment, and take words that were meant for them only.
+		reseated := make(chan struct{}, 1)
+		c.reseated = reseated
+		c.running.Go(func() { c.check(ctx, reseated) })
 	}
 	for _, source := range c.set.sources {
 		c.running.Go(func() { c.discover(ctx, source) })

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -38,11 +39,16 @@ type state struct {
 	// lookups counts the answers of discovery, lookupFailures the failures.
 	lookups, lookupFailures atomic.Uint64
 
+	// lacking says that the operator was told of too few endpoints, and not of enough since. It is the keeper's.
+	lacking bool
+
 	// mu guards the fields below, and the making of rosters.
 	mu        sync.Mutex
 	endpoints map[string]*Endpoint
 	// running are the clusters that have started and not stopped. The last one rules.
 	running []*Cluster
+	// kept is closed when the last keeper that was started has ended; nil if none was.
+	kept chan struct{}
 	// found are the last answers of the sources that are in use, by identity.
 	found     map[string][]discovery.Endpoint
 	overrides map[string]*override
@@ -207,14 +213,16 @@ func (s *state) plan(c *Cluster) (*plan, error) {
 		list = append(list, balancers.Endpoint{Key: e.text, Weight: int(weight), Tier: int(p.members[i].tier), Live: &e.live})
 	}
 	var err error
-	p.roster.picker, err = c.set.balancer.Prepare(list, s.roster.Load().picker)
-	return p, err
+	if p.roster.picker, err = c.set.balancer.Prepare(list, s.roster.Load().picker); err != nil {
+		return nil, fmt.Errorf("balance: %w", err)
+	}
+	return p, nil
 }
 
 // carryOut makes a plan count. The caller holds mu.
 func (s *state) carryOut(p *plan, now time.Time) error {
 	if err := s.health.SetMembers(healthMembers(p.members), now); err != nil {
-		return err
+		return fmt.Errorf("endpoints: %w", err)
 	}
 	r := p.roster
 	for i, e := range r.endpoints {
