@@ -24,6 +24,7 @@ type leased struct {
 	request cluster.Request
 	lease   cluster.Lease
 	counted cluster.Conn
+	proof   proof
 	// failed is why the last attempt failed.
 	failed error
 }
@@ -44,6 +45,7 @@ func (h *Handler) beginLeased(cx *layer4.Connection, sess *session.Session) *tra
 	}
 	h.prepare(cx, sess, &l.transfer, conn)
 	sess.Handover()
+	l.proof.begin(l)
 	l.lease.OnStop(l.stop)
 	return &l.transfer
 }
@@ -60,26 +62,28 @@ func (h *Handler) unreached(cx *layer4.Connection, sess *session.Session, err er
 // end settles what the cluster counts, and closes the connection. It is called at the session's end, and before if it
 // comes to nothing.
 func (l *leased) end() {
+	l.proof.end()
 	if l.Backend != nil {
 		l.close()
 	}
 	l.counted.Close()
 	if l.lease.Endpoint() != nil {
+		l.lease.Because(l.broken)
 		l.lease.Done(cluster.Outcome{Kind: l.kind()})
 	}
 	l.request.Finish()
 }
 
-// kind says what became of the lease, if nobody has said so before. That it was connected is known already: only a
-// failure is news.
+// kind says what became of the lease, if nobody has said so before. A session in which the endpoint has said nothing, and
+// that ended for another reason than that both sides were done, says nothing about the endpoint.
 func (l *leased) kind() health.Kind {
 	switch {
-	case l.Backend == nil:
-		return health.Aborted
-	case l.broken:
+	case l.broken != nil:
 		return health.Reset
+	case l.Backend != nil && (l.completed || l.Received() > 0):
+		return health.Success
 	}
-	return health.Success
+	return health.Aborted
 }
 
 // stopReasons says what it means for the session that its endpoint is not to be used any more.
@@ -113,7 +117,7 @@ func (h *Handler) seek(ctx context.Context, cx *layer4.Connection, l *leased) (n
 		conn, err := h.attempt(ctx, cx, l)
 		if err == nil {
 			l.counted.Connected()
-			l.lease.Proven()
+			l.lease.Connected()
 			return conn, nil
 		}
 		l.counted.Close()
@@ -176,6 +180,7 @@ func (h *Handler) attemptEnd(ctx context.Context, l *leased, now time.Time) time
 func (h *Handler) again(ctx context.Context, l *leased, err error) bool {
 	l.failed = err
 	f := cluster.Failure{Outcome: cluster.Outcome{Kind: l.blame(err, time.Now())}, Repeatable: !guarddial.Over(ctx), Eligible: true}
+	l.lease.Because(err)
 	d := l.lease.Fail(f)
 	if entry := h.logger.Check(zap.DebugLevel, "connecting to endpoint failed"); entry != nil {
 		entry.Write(zap.Stringer("remote", l.sess.Client), zap.String("cluster", l.sess.Cluster),

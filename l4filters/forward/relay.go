@@ -36,8 +36,10 @@ type transfer struct {
 	relay.Relay
 	clock clock
 	start time.Time
-	// broken says that the upstream has reset the connection before it has said anything.
-	broken bool
+	// completed says that both sides were done.
+	completed bool
+	// broken is the error with which the upstream has broken the connection before it has said anything.
+	broken error
 }
 
 // prepare fills the transfer between a client and its upstream, and starts its clock. It is not for the handler's own
@@ -72,7 +74,10 @@ func (h *Handler) relay(sess *session.Session, t *transfer) {
 // ended writes into the session what became of the transfer.
 func (h *Handler) ended(sess *session.Session, t *transfer, end relay.End, err error) {
 	sess.End(t.reason(end))
-	t.broken = t.Received() == 0 && (end == relay.BackendAborted || end == relay.ReplayFailed)
+	t.completed = end == relay.Completed
+	if t.Received() == 0 && (end == relay.BackendAborted || end == relay.ReplayFailed) {
+		t.broken = err
+	}
 	sess.Set(func() {
 		sess.BytesIn, sess.BytesOut = t.moved()
 		sess.RelayTime = time.Since(t.start)
