@@ -245,7 +245,7 @@ func TestHTTPRewrites(t *testing.T) {
 			"/a/../b", "/..", "/a/%252e%252e/b", "/a/%2e%2e/b", "//evil.test/x", "//", "http://evil.test/x", "https:evil.test", "evil.test/x", "*",
 		} {
 			t.Run("H105_"+host+"_"+to, func(t *testing.T) {
-				if res, body := p.get(host, "/x?to="+to); res.StatusCode != 500 || body != "" {
+				if res, body := p.get(host, "/x?to="+to); res.StatusCode != http.StatusInternalServerError || body != "" {
 					t.Errorf("got %d %q, want 500", res.StatusCode, body)
 				}
 			})
