@@ -59,7 +59,7 @@ type OnResult struct {
 	// The key of the result. Default: `status`.
 	Key string `json:"key,omitempty"`
 
-	// What it must be. 1 to 256 bytes without control characters.
+	// What it must be. 1 to 256 bytes of UTF-8 without control characters.
 	Result string `json:"result"`
 }
 

@@ -130,7 +130,7 @@ func (x *Exchange) UpgradeResponseBody(mode Mode, most int64) bool {
 }
 
 // Set sets a result of the filter: the placeholder `{http.filters.<filter>.<key>}` has the value from then on. A key has
-// 1 to 64 letters, digits, `_` and `-`; a value at most 256 bytes, and no control characters.
+// 1 to 64 letters, digits, `_` and `-`; a value at most 256 bytes of UTF-8, without control characters.
 func (x *Exchange) Set(key, value string) error {
 	if err := checkResult(key, value); err != nil {
 		return err

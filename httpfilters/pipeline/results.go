@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -117,10 +119,8 @@ func checkResult(key, value string) error {
 	if len(value) > maxValue {
 		return fmt.Errorf("result %s: %d bytes, at most %d", key, len(value), maxValue)
 	}
-	for _, c := range value {
-		if c < ' ' || c == 0x7f {
-			return fmt.Errorf("result %s: %q has a control character", key, value)
-		}
+	if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return fmt.Errorf("result %s: %q has a control character, or isn't UTF-8", key, value)
 	}
 	return nil
 }
