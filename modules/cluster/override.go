@@ -62,23 +62,26 @@ func Override(name, key string, change Change) error {
 	if change.Deadline < 0 || change.Deadline > 0 && change.State != "drain" {
 		return errors.New("deadline is for the state drain, and not negative")
 	}
-	return withEndpoint(name, key, func(s *state, e *Endpoint) error {
-		o := s.overrides[key]
-		if o == nil {
-			o = new(override)
+	return withEndpoint(name, key, func(s *state, e *Endpoint) error { return s.override(e, change) })
+}
+
+// override orders something for an endpoint. The caller holds mu.
+func (s *state) override(e *Endpoint, change Change) error {
+	o := s.overrides[e.text]
+	if o == nil {
+		o = new(override)
+	}
+	weight := o.weight
+	if change.Weight != nil {
+		weight = *change.Weight
+	}
+	return s.reorder(e, o, weight, func() {
+		o.since = time.Now()
+		if change.State != "" {
+			s.order(e, o, change)
 		}
-		weight := o.weight
-		if change.Weight != nil {
-			weight = *change.Weight
-		}
-		return s.reorder(e, o, weight, func() {
-			s.overrides[key], o.since = o, time.Now()
-			if change.State != "" {
-				s.order(e, o, change)
-			}
-			s.log("endpoint ordered by hand", e, zap.Uint32("weight", o.weight), zap.String("order", o.state),
-				zap.Duration("deadline", change.Deadline))
-		})
+		s.log("endpoint ordered by hand", e, zap.Uint32("weight", o.weight), zap.String("order", o.state),
+			zap.Duration("deadline", change.Deadline))
 	})
 }
 

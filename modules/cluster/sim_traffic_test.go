@@ -126,13 +126,8 @@ func (s *sim) began(r *simRequest, l *simLease) {
 
 // end settles the attempt of a request, or goes on with it.
 func (s *sim) end(r *simRequest) {
-	l := r.lease
 	if s.oneIn(6) {
-		s.note("proven", "%s", l.Endpoint().text)
-		l.Proven()
-		// It is a retry no more.
-		r.charged = r.charged && !l.charged
-		l.charged, l.proven = false, true
+		s.prove(r, s.oneIn(2))
 		return
 	}
 	o := s.outcome()
@@ -142,6 +137,21 @@ func (s *sim) end(r *simRequest) {
 		return
 	}
 	s.fail(r, o)
+}
+
+// prove tells that an attempt is connected, or more than that.
+func (s *sim) prove(r *simRequest, answered bool) {
+	l := r.lease
+	s.note("proven", "%s %v", l.Endpoint().text, answered)
+	before := s.statusOf(l.Endpoint())
+	if answered {
+		l.Proven()
+	} else if l.Connected(); !l.Trial() && s.statusOf(l.Endpoint()).streaks != before.streaks {
+		s.t.Error("a connection by itself has changed a streak")
+	}
+	// It is a retry no more.
+	r.charged = r.charged && !l.charged
+	l.charged, l.proven = false, l.proven || answered || l.Trial()
 }
 
 func (s *sim) done(r *simRequest, o Outcome) {
