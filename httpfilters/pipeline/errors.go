@@ -62,8 +62,15 @@ func (i *invalid) Error() string      { return i.err.Error() }
 func (i *invalid) Unwrap() error      { return i.err }
 func (i *invalid) RefusalStatus() int { return http.StatusBadGateway }
 
+// crash is the error of a filter that panicked. It is counted already.
+type crash string
+
+func (c crash) Error() string      { return string(c) }
+func (c crash) RefusalStatus() int { return http.StatusInternalServerError }
+
 // Interface guards
 var (
+	_ bodypipe.Refusal = crash("")
 	_ bodypipe.Refusal = (*malformed)(nil)
 	_ bodypipe.Refusal = (*invalid)(nil)
 )

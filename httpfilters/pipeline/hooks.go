@@ -107,5 +107,5 @@ func (x *Exchange) failed(p any) error {
 	count(panicked)
 	name := x.h.entries[x.at].name
 	x.h.logger.Error("filter panicked", zap.String("filter", name), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-	return Reject(http.StatusInternalServerError, fmt.Errorf("filter %s panicked", name))
+	return crash(fmt.Sprintf("filter %s panicked", name))
 }

@@ -61,9 +61,13 @@ func newCounters() (all [reasonCount]prometheus.Counter) {
 }
 
 // count counts.
-func count(r reason) { counters[r].Inc() }
+func count(r reason) {
+	if r < reasonCount {
+		counters[r].Inc()
+	}
+}
 
-// reasonOf returns the reason that an error is.
+// reasonOf returns the reason that an error is, reasonCount if it is counted already.
 func reasonOf(err error) reason {
 	var tooLarge *http.MaxBytesError
 	var bad *malformed
@@ -79,10 +83,18 @@ func reasonOf(err error) reason {
 		return bodyMalformed
 	case errors.As(err, &wrong):
 		return responseInvalid
+	case isCrash(err):
+		return reasonCount
 	case isRefusal(err):
 		return byFilter
 	}
 	return filterFailed
+}
+
+// isCrash reports whether an error is that of a filter that panicked.
+func isCrash(err error) bool {
+	_, crashed := errors.AsType[crash](err)
+	return crashed
 }
 
 // register adds the metrics to the registry of a config.

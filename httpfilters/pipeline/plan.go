@@ -53,7 +53,7 @@ func (h *Handler) plan() error {
 			p.early = p.early.With(i)
 		}
 		upstream = upstream || e.bound != nil || e.selected != nil
-		h.watches = h.watches || e.response != nil || e.responseBody != nil || e.log != nil
+		h.watches = h.watches || e.response != nil || e.log != nil
 	}
 	request[n] = bodypipe.Wish{Mode: Buffer, Whole: true}
 	var err error
@@ -65,6 +65,7 @@ func (h *Handler) plan() error {
 	}
 	p.requestIdle = !upstream && p.request.Terms(bodypipe.Set(0).With(n)).Idle()
 	p.responseIdle = p.response.Terms(0).Idle()
+	h.watches = h.watches || !p.responseIdle
 	if p.bound, err = upstreamPlan(h.RequestBodyLimit, bound); err != nil {
 		return fmt.Errorf("bound body: %w", err)
 	}

@@ -77,8 +77,9 @@ type site struct {
 	*httptest.Server
 	handler *Handler
 	logs    *observer.ObservedLogs
-	// backend answers; the default one says "ok".
+	// backend answers; the default one says "ok". next is a backend that may fail.
 	backend http.HandlerFunc
+	next    caddyhttp.HandlerFunc
 
 	// mu guards requests.
 	mu       sync.Mutex
@@ -111,6 +112,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve is the next handler.
 func (s *site) serve(w http.ResponseWriter, r *http.Request) error {
+	if s.next != nil {
+		return s.next(w, r)
+	}
 	if s.backend != nil {
 		s.backend(w, r)
 		return nil
