@@ -36,6 +36,11 @@ type notes []string
 // notesKey is the key of a request's notes in its context.
 const notesKey caddy.CtxKey = "test_notes"
 
+// withNotes returns the context of a request that has these notes.
+func withNotes(r *http.Request, n *notes) context.Context {
+	return context.WithValue(r.Context(), notesKey, n)
+}
+
 // doing is what test filters do in each hook, by its name, besides taking a note: `fail`, `panic`, `abort` or
 // `reject`.
 type doing struct {
@@ -230,7 +235,7 @@ func (f *flow) do(r *http.Request) *trip {
 	f.Helper()
 	tr := &trip{ResponseRecorder: httptest.NewRecorder(), repl: caddy.NewReplacer()}
 	r = caddyhttp.PrepareRequest(r, tr.repl, tr, new(caddyhttp.Server))
-	r = r.WithContext(context.WithValue(r.Context(), notesKey, &tr.notes))
+	r = r.WithContext(withNotes(r, &tr.notes))
 	next := func(w http.ResponseWriter, r *http.Request) error {
 		tr.passed = append(tr.passed, r.Header.Clone())
 		if f.next != nil {

@@ -46,14 +46,6 @@ func (x *Exchange) serve() (err error) {
 	return x.settle(x.run(x.writer(), 0))
 }
 
-// disown removes the headers that filters set from the request: they are for nobody else to send.
-func (x *Exchange) disown() {
-	for _, name := range x.h.owned {
-		delete(x.r.Header, name)
-		delete(x.r.Trailer, name)
-	}
-}
-
 // run calls the filters for the request from one on, and then the next handler.
 func (x *Exchange) run(w http.ResponseWriter, from int) error {
 	for i := from; i < len(x.h.entries); i++ {

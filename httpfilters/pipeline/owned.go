@@ -1,0 +1,42 @@
+package pipeline
+
+import (
+	"io"
+	"net/http"
+)
+
+// disown removes the headers that filters set from the request, and the trailers: they are for nobody else to send.
+func (x *Exchange) disown() {
+	if len(x.h.owned) == 0 {
+		return
+	}
+	remove(x.r.Header, x.h.owned)
+	if x.r.Trailer == nil || x.r.Body == nil {
+		return
+	}
+	remove(x.r.Trailer, x.h.owned)
+	x.r.Body = &disownedBody{x.r.Body, x.r.Trailer, x.h.owned}
+}
+
+// disownedBody is the body of a request with trailers. These come when it ends, also such as weren't announced.
+type disownedBody struct {
+	io.ReadCloser
+	trailer http.Header
+	names   []string
+}
+
+// Read reads from the body.
+func (b *disownedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		remove(b.trailer, b.names)
+	}
+	return n, err
+}
+
+// remove removes headers.
+func remove(h http.Header, names []string) {
+	for _, name := range names {
+		delete(h, name)
+	}
+}
