@@ -25,6 +25,9 @@ type Exchange struct {
 	// decided are the entries of which it is known whether they take part, skipped those which don't, jumped those which
 	// a branch has passed over, ran those that had a part.
 	decided, skipped, jumped, ran bodypipe.Set
+	// refused are the entries whose hook for the response has ended it: the answer in its place passes them by. passed are
+	// those whose failure with a body was passed over.
+	refused, passed bodypipe.Set
 	// states has what entries keep, results what they found out, loops how often branches have jumped back.
 	states  []any
 	results *results
@@ -35,6 +38,8 @@ type Exchange struct {
 	out      writer
 	response Response
 	err      error
+	// counted says that metrics say why the request has failed.
+	counted bool
 	// cluster and endpoint are where the request goes, as far as it is known.
 	cluster, endpoint string
 	// over says that serve has returned, and so that nothing runs any more.
@@ -68,6 +73,7 @@ func (x *Exchange) release() {
 	states, loops := x.states[:0], x.loops[:0]
 	x.h, x.w, x.r, x.next = nil, nil, nil, nil
 	x.at, x.decided, x.skipped, x.jumped, x.ran = 0, 0, 0, 0, 0
+	x.refused, x.passed, x.counted = 0, 0, false
 	x.states, x.loops, x.results = states, loops, nil
 	x.body, x.bodies, x.response, x.err = nil, nil, Response{}, nil
 	x.cluster, x.endpoint, x.over = "", "", false

@@ -52,8 +52,9 @@ func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Actio
 		x.at = before
 	}()
 	act, err = hook(x, c)
-	if e := &x.h.entries[i]; e.open && err != nil && !isRefusal(err) {
-		x.passOver(e, err) // so does the pipe
+	if e := &x.h.entries[i]; e.open && err != nil && !isRefusal(err) && !x.passed.Has(i) {
+		x.passed |= bit(i)
+		x.passOver(e, err) // so does the pipe, for each piece
 	}
 	return act, err
 }

@@ -142,9 +142,15 @@ func (x *Exchange) settle(err error) error {
 		x.err = x.out.err
 		panic(http.ErrAbortHandler) // the client must not take what it has for complete
 	}
-	if x.body != nil && !x.out.sent() {
-		if failed := x.body.failure(); failed != nil {
+	if x.body != nil {
+		switch failed := x.body.leave(); {
+		case failed == nil, x.out.lost():
+		case !x.out.sent():
 			return x.answer(failed)
+		default:
+			x.countOnce(failed)
+			x.err = failed
+			panic(http.ErrAbortHandler) // what comes next on the connection may be a part of this body
 		}
 	}
 	if err != nil {
@@ -174,7 +180,7 @@ func notOurs(err error) error {
 func (x *Exchange) answer(err error) error {
 	x.out.discard()
 	if errors.Is(err, errClientGone) {
-		count(clientGone)
+		x.countOnce(err)
 		x.err = errClientGone
 		x.setResponse(statusClientGone, x.w.Header())
 		x.w.WriteHeader(statusClientGone)
@@ -182,12 +188,13 @@ func (x *Exchange) answer(err error) error {
 	}
 	err = x.refuse(err)
 	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
+		x.body.closing = true
 		x.w.Header().Set("Connection", "close")
 	}
 	x.err = err
 	status := statusOf(err)
 	x.setResponse(status, x.w.Header())
-	if failed := x.respond(); failed != nil {
+	if failed := x.respond(); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
 		err = x.refuse(failed)
 		x.err, x.response.Status = err, statusOf(err)
 	}
@@ -258,18 +265,27 @@ func (x *Exchange) refuse(err error) error {
 	if x.out.err != nil {
 		status = bodypipe.ResponseStatus(err)
 	}
-	count(reasonOf(err))
+	x.countOnce(err)
 	return caddyhttp.Error(status, err)
+}
+
+// countOnce counts why the request has failed. What follows from the first reason doesn't count.
+func (x *Exchange) countOnce(err error) {
+	if !x.counted {
+		x.counted = true
+		count(reasonOf(err))
+	}
 }
 
 // respond calls the filters for the response, in the opposite order.
 func (x *Exchange) respond() error {
 	for i := len(x.h.entries) - 1; i >= 0; i-- {
 		e := &x.h.entries[i]
-		if e.response == nil || !x.ran.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
+		if e.response == nil || !x.ran.Has(i) || x.refused.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
 			continue
 		}
 		if err := x.callResponse(i, e); err != nil {
+			x.refused |= bit(i)
 			return err
 		}
 	}

@@ -156,8 +156,12 @@ func (w *writer) begin() {
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	if content := bodypipe.ResponseContent(w.x.r.Method, status); w.content == bodypipe.HasContent && content != w.content {
+	switch content := bodypipe.ResponseContent(w.x.r.Method, status); {
+	case w.content == content:
+	case w.content == bodypipe.HasContent:
 		w.piped, w.muted, w.content = false, true, content // a filter has changed the status to one without a body
+	case content == bodypipe.HasContent:
+		delete(header, "Content-Length") // or to one with a body, of which none comes
 	}
 	if w.content == bodypipe.HeadOnly && w.change() != bodypipe.Unchanged {
 		w.muted = true // otherwise the server takes the length from what the handler writes
@@ -250,7 +254,7 @@ func (w *writer) filter(p []byte, end bool) (int, []byte, error) {
 // ReadFrom copies to the body: past the filters by the fastest way there is, if they don't look at it.
 func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 	if w.stage == fresh {
-		w.WriteHeader(http.StatusOK)
+		return w.readFirst(r)
 	}
 	if w.stage < failed && !w.piped && !w.muted {
 		return w.ResponseWriterWrapper.ReadFrom(r)
@@ -258,6 +262,30 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 	buf := largeBuffers.Get().(*[]byte)
 	defer largeBuffers.Put(buf)
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, *buf)
+}
+
+// readFirst is ReadFrom before there is a header. It doesn't go out before there is something to write: what is read may
+// be the body of the request, of which the client sends nothing any more once it has an answer.
+func (w *writer) readFirst(r io.Reader) (int64, error) {
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	for {
+		n, err := r.Read(*buf)
+		if n > 0 {
+			if n, failed := w.Write((*buf)[:n]); failed != nil {
+				return int64(n), failed
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return int64(n), nil
+		case err != nil:
+			return int64(n), err
+		case n > 0:
+			rest, err := w.ReadFrom(r)
+			return int64(n) + rest, err
+		}
+	}
 }
 
 // FlushError sends what may go out.
@@ -290,7 +318,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *writer) fail(err error) {
 	w.stage, w.err = failed, err
 	if w.headerOut {
-		count(reasonOf(err))
+		w.x.countOnce(err)
 	}
 }
 
