@@ -269,6 +269,33 @@ func TestUpgradeOnTheWay(t *testing.T) {
 	}
 }
 
+// TestLimitOnTheWay has a filter ask for a limit when it sees the first chunk: it is the same for a body in one piece.
+func TestLimitOnTheWay(t *testing.T) {
+	var p Pipe
+	limits := func(*Chunk) (Action, error) {
+		p.Upgrade(SizeLimit, 4)
+		return Continue, nil
+	}
+	for _, tt := range []struct {
+		in   []string
+		want error
+	}{
+		{[]string{"abcd."}, nil},
+		{[]string{"abcd", "."}, nil},
+		{[]string{"abcde."}, ErrTooLarge},
+		{[]string{"abcde", "."}, ErrTooLarge},
+		{[]string{"ab", "cde."}, ErrTooLarge},
+	} {
+		for _, wish := range []Wish{reads, peeks} {
+			p.Start(Setup{Plan: mustPlan(t, 0, wish), Host: host{limits}, Budget: newBudget(0)})
+			if _, err := push(t, &p, tt.in...); !errors.Is(err, tt.want) {
+				t.Errorf("%q: got %v, want %v", tt.in, err, tt.want)
+			}
+			p.Close()
+		}
+	}
+}
+
 // TestBudget has bodies meet a spent budget: nothing of them goes on.
 func TestBudget(t *testing.T) {
 	for _, tt := range []struct {

@@ -134,7 +134,8 @@ func (p *Pipe) Push(in []byte, end bool) (n int, out []byte, err error) {
 		p.read += int64(n)
 		out, err = p.run(in[:n], end)
 	}
-	if err == nil && n < len(in) && p.Holding() {
+	// A filter may have asked for a limit since.
+	if err == nil && (n < len(in) && p.Holding() || p.read > p.terms.Limit) {
 		err = ErrTooLarge
 	}
 	if err != nil {
