@@ -41,6 +41,12 @@ func TestExamples(t *testing.T) {
 			{"8080", "", "http://127.0.0.1/", "hello from (one|two)"},
 			{"8081", "", "http://127.0.0.1/", "hello from (one|two)"},
 		},
+		"body-filters": {
+			{"8080", large, "http://127.0.0.1/v1/chat", "large model"},
+			{"8080", `{"model":"other"}`, "http://127.0.0.1/v1/chat", "small model"},
+			{"8080", `{"prompt":"hi"}`, "http://127.0.0.1/v1/chat", `400: which model\?`},
+			{"8080", `{"model":"large","model":"x"}`, "http://127.0.0.1/v1/chat", "400: the body could be read in several ways.*"},
+		},
 		"dynamic":      {{"8443", "", "https://localhost/", "hello from localhost"}},
 		"upstream-tls": {{"8443", "", "https://front.test/", "back.test got HTTP/1.1"}},
 	} {
