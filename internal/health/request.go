@@ -103,6 +103,17 @@ func (r *Request) exclude(e *Endpoint) {
 	}
 }
 
+// another says whether an endpoint is offered at which the request hasn't failed, but for the one that fails now.
+func (r *Request) another(failing *Endpoint, now time.Time) bool {
+	v := r.c.View(now)
+	for i, e := range v.endpoints {
+		if e != failing && v.Offers(i) && !slices.Contains(r.Tried(), e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Attempt is one attempt of a request at an endpoint. It is filled by Request.Try; the caller provides the memory. It
 // must not be copied. It is settled once, by Done or by Fail: by whoever comes first.
 type Attempt struct {
@@ -271,6 +282,9 @@ func (a *Attempt) decide(f *Failure, was uint32, random uint64, now time.Time) D
 		return d
 	case Stop:
 		return d
+	}
+	if f.Elsewhere && !r.another(a.e, now) {
+		return Decision{Why: NoOther, Outcome: f.Outcome}
 	}
 	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
 	if d.Why = OutOfTime; cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)) {

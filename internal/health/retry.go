@@ -65,6 +65,9 @@ type Failure struct {
 	Begun bool
 	// Passed says that some of the answer was passed on to the client.
 	Passed bool
+	// Elsewhere says that only an endpoint at which the request hasn't failed may do. It is for what took as long as it
+	// may: the same endpoint would only take that long once more.
+	Elsewhere bool
 }
 
 // Action is what to do after a failure.
@@ -101,12 +104,15 @@ const (
 	OverLimit
 	// OverBudget means that there are too many retries for the number of requests.
 	OverBudget
+	// NoOther means that only another endpoint would do, and none is offered.
+	NoOther
 	whyCount
 )
 
 // whyNames has a name for each reason.
 var whyNames = [whyCount]string{
 	"none", "settled", "answer_begun", "not_repeatable", "not_covered", "exhausted", "out_of_time", "over_limit", "over_budget",
+	"no_other_endpoint",
 }
 
 // String returns the name of the reason; "unknown" for a value that is none.

@@ -306,6 +306,38 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// TestElsewhere checks that what took as long as it may is tried again at another endpoint only.
+func TestElsewhere(t *testing.T) {
+	slow := failure(Connect)
+	slow.Elsewhere = true
+	r := newRig(t, &Config{Retry: retries(3)}, 2)
+	req := r.admit()
+	if d := r.try(req, 0).Fail(slow, 1, r.now); d.Action != Again {
+		t.Errorf("with another endpoint: got %+v, want a retry", d)
+	}
+	if d := r.try(req, 1).Fail(slow, 1, r.now); d.Action != Stop || d.Why != NoOther {
+		t.Errorf("when both have failed: got %+v, want %v", d, NoOther)
+	}
+	req.Finish()
+	req = r.admit()
+	for range 2 { // at one endpoint
+		if d := r.try(req, 0).Fail(slow, 1, r.now); d.Action != Again {
+			t.Errorf("with another endpoint: got %+v, want a retry", d)
+		}
+	}
+	req.Finish()
+	req = r.admit()
+	r.c.Override("1", Override{Mode: Drain}, r.now)
+	if d := r.try(req, 0).Fail(slow, 1, r.now); d.Action != Stop || d.Why != NoOther {
+		t.Errorf("with another endpoint that isn't offered: got %+v, want %v", d, NoOther)
+	}
+	if d := r.try(req, 0).Fail(failure(Connect), 1, r.now); d.Why == NoOther {
+		t.Errorf("a failure that takes no time: got %+v", d)
+	}
+	req.Finish()
+	r.wantIdle()
+}
+
 // TestOneRequestBlamesOne: a request that every endpoint answers with an error says nothing about more than one of them.
 // Connections that fail say so each time.
 func TestOneRequestBlamesOne(t *testing.T) {

@@ -182,7 +182,7 @@ func (s *sim) fail(req *simRequest) {
 	a := req.attempt
 	f := Failure{
 		Outcome: makeOutcome(s.r, 0), Repeatable: !oneIn(s.r, 6), Eligible: !oneIn(s.r, 6), Reused: oneIn(s.r, 3),
-		Begun: oneIn(s.r, 8), Passed: oneIn(s.r, 12), Safe: oneIn(s.r, 4), Unseen: oneIn(s.r, 4),
+		Begun: oneIn(s.r, 8), Passed: oneIn(s.r, 12), Safe: oneIn(s.r, 4), Unseen: oneIn(s.r, 4), Elsewhere: oneIn(s.r, 3),
 	}
 	random := s.r.Uint64()
 	want := s.wantFail(req, &f, random)
@@ -265,11 +265,24 @@ func (s *sim) wantFail(req *simRequest, f *Failure, random uint64) Decision {
 		d.Why = NotCovered
 	case req.retries >= p.Max:
 		d.Why = Exhausted
+	case f.Elsewhere && !s.another(req):
+		d.Why = NoOther
 	default:
 		d.Action = Again
 		d.Delay = p.Backoff.Delay(req.retries+1, random)
 	}
 	return d
+}
+
+// another says whether an endpoint is offered at which a request hasn't failed, nor is about to.
+func (s *sim) another(req *simRequest) bool {
+	v := s.c.View(s.now)
+	for i := range v.Len() {
+		if key := v.Endpoint(i).Key(); v.Offers(i) && key != req.attempt.e.key && !slices.Contains(req.failed, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // wantAgain looks at time and budget. The failed attempt was settled.

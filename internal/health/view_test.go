@@ -260,7 +260,7 @@ func TestNames(t *testing.T) {
 		{Granted, ClusterRequests, ClusterConnections, ClusterPending, EndpointRequests, EndpointConnections, EndpointPending, EndpointRetries, TrialTaken, Closed, Finished, refusalCount},
 		{Healthy, SlowStarting, UnhealthyActive, UnhealthyPassive, Ejected, Drained, TurnedOff, reasonCount},
 		{Normal, FailOpen, Refusing, Empty, stanceCount},
-		{NoReason, Settled, AnswerBegun, NotRepeatable, NotCovered, Exhausted, OutOfTime, OverLimit, OverBudget, whyCount},
+		{NoReason, Settled, AnswerBegun, NotRepeatable, NotCovered, Exhausted, OutOfTime, OverLimit, OverBudget, NoOther, whyCount},
 	} {
 		seen := make(map[string]bool)
 		for i, n := range names {

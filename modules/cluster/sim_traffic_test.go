@@ -201,7 +201,7 @@ func isGood(o Outcome) bool {
 
 func (s *sim) fail(r *simRequest, o Outcome) {
 	l, d := r.lease, Decision{}
-	f := Failure{Outcome: o, Repeatable: !s.oneIn(5), Eligible: !s.oneIn(5), Reused: s.oneIn(3), Begun: s.oneIn(8), Passed: s.oneIn(8), Unseen: s.oneIn(3)}
+	f := Failure{Outcome: o, Repeatable: !s.oneIn(5), Eligible: !s.oneIn(5), Reused: s.oneIn(3), Begun: s.oneIn(8), Passed: s.oneIn(8), Unseen: s.oneIn(3), Elsewhere: s.oneIn(3)}
 	policy := &s.c.set.policy
 	s.settles(r, o, func() { d = l.Fail(f) })
 	r.charged = r.charged && (!l.charged || d.Action == health.Replay)
