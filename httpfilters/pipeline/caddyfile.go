@@ -136,6 +136,9 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	module := d.Val()
 	id := "http.filters." + module
 	if _, err := caddy.GetModule(id); err != nil {
+		if name != "" {
+			return d.Errf("as %s: %q is no filter; must be one of %s", name, module, strings.Join(filters(), ", "))
+		}
 		return d.Errf("unrecognized option or filter %q: expected a setting (request_body_limit, response_body_limit, body_timeout), "+
 			"a group (when, unless, on_response, failure_mode), as, branch, or one of the filters %s", module, strings.Join(filters(), ", "))
 	}

@@ -53,7 +53,7 @@ func (p *parser) matcher(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	case err != nil:
 		return nil, d.Errf("%s: %v", word, err)
 	case ok && match == nil:
-		return nil, d.Errf("%s: * matches all requests; leave %s out", word, word)
+		return nil, d.Errf("%s: * matches all requests, and so it says nothing", word)
 	case ok && line.NextArg():
 		return nil, d.Errf("%s takes one matcher, got also %q; several paths are `path %s ...`", word, line.Val(), tokens[1].Text)
 	case ok:
