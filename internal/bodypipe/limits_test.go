@@ -246,6 +246,9 @@ func TestUpgradeOnTheWay(t *testing.T) {
 	var p Pipe
 	upgrades := func(c *Chunk) (Action, error) {
 		p.Upgrade(Buffer, 4)
+		if bytes.HasPrefix(c.Bytes(), []byte("-")) {
+			c.Replace(nil)
+		}
 		if bytes.Contains(c.Bytes(), []byte("!")) {
 			return Release, nil
 		}
@@ -261,8 +264,10 @@ func TestUpgradeOnTheWay(t *testing.T) {
 		{[]string{"abcde"}, nil, ErrTooLarge},
 		{[]string{"abcde."}, nil, ErrTooLarge},
 		{[]string{"abcde!", "f."}, []string{"abcde!", "f"}, nil},
+		{[]string{"-abcd."}, nil, ErrTooLarge}, // however little is made of it
+		{[]string{"-ab", "cd."}, []string{""}, ErrTooLarge},
 	} {
-		p.Start(Setup{Plan: mustPlan(t, 0, reads), Host: host{upgrades}, Budget: newBudget(0)})
+		p.Start(Setup{Plan: mustPlan(t, 0, writes), Host: host{upgrades}, Budget: newBudget(0)})
 		if out, err := push(t, &p, tt.in...); !slices.Equal(out, tt.out) || !errors.Is(err, tt.want) {
 			t.Errorf("%q: got %q, %v, want %q, %v", tt.in, out, err, tt.out, tt.want)
 		}

@@ -168,9 +168,15 @@ func (p *Pipe) run(in []byte, end bool) ([]byte, error) {
 	return p.chunk.data, err
 }
 
+// tooMuch reports whether more came, or was made of it, than is held back. What came is more only if a filter has asked for
+// that limit when it saw the first chunk.
+func (p *Pipe) tooMuch() bool {
+	return max(p.read, int64(p.held.n+len(p.chunk.data))) > p.terms.Hold
+}
+
 // keep holds the chunk back.
 func (p *Pipe) keep() error {
-	if int64(p.held.n+len(p.chunk.data)) > p.terms.Hold {
+	if p.tooMuch() {
 		return ErrTooLarge
 	}
 	return p.held.add(p.chunk.data, p.terms.Hold, p.setup.Budget)
@@ -213,7 +219,7 @@ func (p *Pipe) letGo() error {
 
 // finish has the filters from a place on see what is held with the chunk as its end, and has it go on.
 func (p *Pipe) finish(from int) error {
-	if int64(p.held.n+len(p.chunk.data)) > p.terms.Hold {
+	if p.tooMuch() {
 		return ErrTooLarge
 	}
 	if err := p.join(); err != nil {
