@@ -52,11 +52,15 @@ func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Actio
 		x.at = before
 	}()
 	act, err = hook(x, c)
-	if e := &x.h.entries[i]; e.open && err != nil && !isRefusal(err) && !x.passed.Has(i) {
+	if err == nil || isRefusal(err) {
+		return act, err
+	}
+	e := &x.h.entries[i]
+	if e.open && !x.passed.Has(i) {
 		x.passed |= bit(i)
 		x.passOver(e, err) // so does the pipe, for each piece
 	}
-	return act, err
+	return act, e.named(err)
 }
 
 // callLog calls a filter at the end.
@@ -80,12 +84,18 @@ func isRefusal(err error) bool {
 
 // judge passes over the error of a filter that may fail.
 func (x *Exchange) judge(e *entry, err error) error {
-	if err == nil || !e.open || isRefusal(err) {
+	switch {
+	case err == nil, isRefusal(err):
 		return err
+	case !e.open:
+		return e.named(err)
 	}
 	x.passOver(e, err)
 	return nil
 }
+
+// named says of an error which filter has failed.
+func (e *entry) named(err error) error { return fmt.Errorf("filter %s: %w", e.name, err) }
 
 // passOver warns that a filter has failed, and that the request goes on.
 func (x *Exchange) passOver(e *entry, err error) {

@@ -342,9 +342,10 @@ func (w *writer) finish() {
 	}
 }
 
-// discard takes back what hasn't gone out: the header is what it was before the filters ran.
+// discard takes back a response that hasn't gone out: the header is what it was before the filters ran. Where there is no
+// response, what handlers have put into the header is for the answer that Caddy makes of their error.
 func (w *writer) discard() {
-	if !w.watching || w.headerOut {
+	if w.stage != held && w.stage != failed || w.headerOut {
 		return
 	}
 	header := w.ResponseWriter.Header()
