@@ -3,6 +3,9 @@ package pipeline
 import (
 	"io"
 	"net/http"
+	"slices"
+
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 // disown removes the headers that filters set from the request, and the trailers: they are for nobody else to send.
@@ -34,9 +37,11 @@ func (b *disownedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// remove removes headers.
+// remove removes headers, also in the spellings that backends take for theirs.
 func remove(h http.Header, names []string) {
-	for _, name := range names {
-		delete(h, name)
+	for name := range h {
+		if slices.ContainsFunc(names, func(owned string) bool { return reserved.Same(name, owned) }) {
+			delete(h, name)
+		}
 	}
 }

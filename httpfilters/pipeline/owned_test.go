@@ -24,13 +24,16 @@ func TestOwnedHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFlow(t, config)
 			for _, path := range []string{"/", "/skip"} {
-				tr := f.get(path, "X-Owned", "theirs", "x-oWNED", "theirs too", "X-Other", "theirs")
+				tr := f.get(path, "X-Owned", "theirs", "x-oWNED", "theirs too", "X_Owned", "theirs", "x.owned", "theirs", "X-Other", "theirs")
 				want := []string{"ours"}
 				if path == "/skip" {
 					want = nil
 				}
 				if got := tr.passed[0]["X-Owned"]; !slices.Equal(got, want) {
 					t.Errorf("%s: got %q, want %q", path, got, want)
+				}
+				if _, sent := tr.passed[0]["X_owned"]; sent || len(tr.passed[0]["X.owned"]) > 0 {
+					t.Errorf("%s: got other spellings in %v", path, tr.passed[0])
 				}
 				if got := tr.passed[0].Get("X-Other"); got != "theirs" {
 					t.Errorf("%s: got %q of another header", path, got)

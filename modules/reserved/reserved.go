@@ -74,6 +74,19 @@ func (p *pattern) matches(name string) bool {
 	return true
 }
 
+// Same says whether backends may take one name of a header for another.
+func Same(name, other string) bool {
+	if len(name) != len(other) {
+		return false
+	}
+	for i := range len(name) {
+		if fold(name[i]) != fold(other[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // In says whether a header has a reserved name.
 func (list Names) In(header http.Header) bool {
 	if len(list) == 0 {

@@ -45,3 +45,21 @@ func TestRefusedNames(t *testing.T) {
 		}
 	}
 }
+
+func TestSame(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"X-User", "x_user", true},
+		{"X.User", "X-USER", true},
+		{"X-User", "X-Users", false},
+		{"X-User", "XUser", false},
+		{"", "", true},
+		{"X-User", "X-Usex", false},
+	} {
+		if got := Same(tc.a, tc.b); got != tc.want {
+			t.Errorf("%q and %q: got %v, want %v", tc.a, tc.b, got, tc.want)
+		}
+	}
+}
