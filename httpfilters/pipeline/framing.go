@@ -47,6 +47,21 @@ func changeOf(p *bodypipe.Pipe) bodypipe.Change {
 	return bodypipe.MayChange
 }
 
+// requestHost runs the filters for the body of a request.
+type requestHost Exchange
+
+// Filter implements bodypipe.Host.
+func (h *requestHost) Filter(i int, c *Chunk) (Action, error) {
+	x := (*Exchange)(h)
+	if x.jumped.Has(i) && !x.ran.Has(i) {
+		return Done, nil // a branch has passed it over
+	}
+	if !x.ran.Has(i) { // never written once the next handler has the request
+		x.ran |= bit(i)
+	}
+	return x.callBody(i, c, x.h.entries[i].requestBody.RequestBody)
+}
+
 // responseHost runs the filters for the body of a response.
 type responseHost Exchange
 

@@ -77,6 +77,8 @@ func reasonOf(err error) reason {
 		return bodyTooLarge
 	case errors.Is(err, bodypipe.ErrBudget):
 		return bodyMemory
+	case errors.Is(err, errClientGone):
+		return clientGone
 	case errors.Is(err, errStalled):
 		return bodyTimeout
 	case errors.As(err, &bad):

@@ -47,6 +47,8 @@ type requestBody struct {
 	// server to say.
 	timeout time.Duration
 	latest  time.Time
+	// closing says that the connection ends with the answer.
+	closing bool
 
 	// reading is held while the body is read. It guards buf, in and eof.
 	reading sync.Mutex
@@ -66,7 +68,9 @@ type requestBody struct {
 	// over says that the client's body was read to its end, closed that the request is over, shut that its handler has
 	// closed the body.
 	over, closed, shut bool
-	err                error
+	// until is the deadline for reading while somebody waits for the client, zero otherwise.
+	until time.Time
+	err   error
 }
 
 // openBody begins to look at the body, if a filter that takes part wants to, and reads what is held back.
@@ -283,11 +287,13 @@ func (b *requestBody) setDeadline(timeout time.Duration) {
 	if b.timeout == 0 {
 		return
 	}
+	b.until = time.Time{}
 	at := b.latest
 	if timeout != 0 {
 		if at = time.Now().Add(timeout); !b.latest.IsZero() && at.After(b.latest) {
 			at = b.latest
 		}
+		b.until = at
 	}
 	// Where there are no deadlines there is nobody to wait for: tests, and requests made up inside Caddy.
 	_ = http.NewResponseController(b.x.w).SetReadDeadline(at)
@@ -342,20 +348,27 @@ func (b *requestBody) ended() bool {
 	return b.pipe.Ended()
 }
 
-// failure returns why the body can't go on.
-func (b *requestBody) failure() error {
+// leave is for when the handlers have returned: nobody reads the body any more, but for the server, which looks for the
+// end of it so as to use the connection again. It returns why the body couldn't go on.
+func (b *requestBody) leave() error {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
+	b.closed = true
+	if until := b.until; !until.IsZero() && b.err == nil {
+		b.setDeadline(0)
+		// Somebody waits for the client. If the deadline has passed for him, the server doesn't find the end either.
+		if !time.Now().Before(until) {
+			b.err = errStalled
+		}
+	}
 	return b.err
 }
 
 // end gives back what the body holds. Nothing of it is read any more, and no filter sees any of it.
 func (b *requestBody) end() {
 	b.x.mu.Lock()
-	if !b.over && b.err != error(errStalled) && b.x.r.ProtoMajor == 1 {
-		// The server reads some of what is left, so as to use the connection again, and whoever still reads keeps it from
-		// that. Neither waits for ever. Then the server sets its own deadline.
-		b.setDeadline(b.timeout)
+	if b.closing && !b.over && b.err != error(errStalled) {
+		b.setDeadline(b.timeout) // the server reads some of what is left even so, but doesn't wait for ever
 	}
 	b.closed = true
 	b.pipe.Close()
@@ -373,21 +386,6 @@ func (b *requestBody) end() {
 		pool.Put(b.buf)
 		b.buf, b.in = nil, nil
 	}
-}
-
-// requestHost runs the filters for the body of a request.
-type requestHost Exchange
-
-// Filter implements bodypipe.Host.
-func (h *requestHost) Filter(i int, c *Chunk) (Action, error) {
-	x := (*Exchange)(h)
-	if x.jumped.Has(i) && !x.ran.Has(i) {
-		return Done, nil // a branch has passed it over
-	}
-	if !x.ran.Has(i) { // never written once the next handler has the request
-		x.ran |= bit(i)
-	}
-	return x.callBody(i, c, x.h.entries[i].requestBody.RequestBody)
 }
 
 // Interface guards

@@ -1,0 +1,197 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// H63: a client that waits for 100 Continue gets it if somebody reads the body, and only then.
+func TestH63_ExpectContinue(t *testing.T) {
+	limit := Wish{Access: ReadOnly, Mode: SizeLimit, Max: 4}
+	whole := Wish{Access: ReadOnly, Mode: Buffer, Max: 4, Whole: true}
+	refusing := onRequest(func(*Exchange) error { return Reject(http.StatusForbidden, errors.New("no")) })
+	for name, c := range map[string]struct {
+		entry  entry
+		reads  bool // the backend
+		body   string
+		status int
+		goesOn bool
+	}{
+		"buffered":             {entry{requestBody: onRequestBody{buffered, idle}}, true, "abcde", 200, true},
+		"buffered, not read":   {entry{requestBody: onRequestBody{buffered, idle}}, false, "abcde", 200, true},
+		"streamed":             {entry{requestBody: onRequestBody{streamed, idle}}, true, "abcde", 200, true},
+		"streamed, not read":   {entry{requestBody: onRequestBody{streamed, idle}}, false, "abcde", 200, false},
+		"too long":             {entry{requestBody: onRequestBody{limit, idle}}, true, "abcde", 413, false},
+		"too long to buffer":   {entry{requestBody: onRequestBody{whole, idle}}, true, "abcde", 413, false},
+		"refused":              {entry{request: refusing, requestBody: onRequestBody{streamed, idle}}, true, "abcde", 403, false},
+		"refused without body": {entry{request: refusing}, true, "abcde", 403, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.entry.name = "f"
+			s := newSite(t, newHandler(t, c.entry))
+			s.backend = func(w http.ResponseWriter, r *http.Request) {
+				if kept := r.Header.Get("Expect") != ""; kept == (c.entry.requestBody.(onRequestBody).wish.Mode == Buffer) {
+					t.Errorf("got Expect %v at the backend", kept)
+				}
+				if c.reads {
+					_, _ = io.Copy(w, r.Body)
+				}
+			}
+			conn := s.wire(t)
+			conn.write("POST / HTTP/1.1\nHost: a\nExpect: 100-continue\nContent-Length: 5\n\n")
+			res := conn.answer(http.MethodPost)
+			if goesOn := res.StatusCode == http.StatusContinue; goesOn != c.goesOn {
+				t.Fatalf("got status %d first", res.StatusCode)
+			} else if goesOn {
+				conn.write(c.body)
+				res = conn.answer(http.MethodPost)
+			}
+			body, err := io.ReadAll(res.Body)
+			if res.StatusCode != c.status || err != nil || c.status == 200 && c.reads && string(body) != c.body {
+				t.Errorf("got status %d, %q, %v", res.StatusCode, body, err)
+			}
+		})
+	}
+}
+
+// A connection serves the next request after a body was read before its time, also one that is there already.
+func TestKeepAlive(t *testing.T) {
+	for name, wish := range bodyModes {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, impatient(t, wish))
+			c := s.wire(t)
+			const one = "POST / HTTP/1.1\nHost: a\nContent-Length: 3\n\nabc"
+			const two = "POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n3\nabc\n0\n\n"
+			for _, requests := range []string{one, two, one + two + one, two + one} {
+				c.write(requests)
+				for range strings.Count(requests, "POST") {
+					if res := c.whole(http.MethodPost); res.StatusCode != http.StatusOK || res.Close || res.body != "ok" {
+						t.Fatalf("got status %d, close %v, %q", res.StatusCode, res.Close, res.body)
+					}
+				}
+			}
+			if !c.silent(pause) { // no deadline is left behind
+				t.Fatal("the connection has ended")
+			}
+			for _, r := range s.taken() {
+				if r.body != "abc" || r.err != nil {
+					t.Errorf("got %q and %v", r.body, r.err)
+				}
+			}
+		})
+	}
+}
+
+// What is left of a body when the request is over is for nobody to read, and keeps nobody waiting.
+func TestReadAfterTheEnd(t *testing.T) {
+	for name, wish := range bodyModes {
+		t.Run(name, func(t *testing.T) {
+			end, over := ended()
+			s := newSite(t, impatient(t, wish, end))
+			bodies := make(chan io.ReadCloser, 1)
+			s.backend = func(w http.ResponseWriter, r *http.Request) {
+				bodies <- r.Body
+				_, _ = io.WriteString(w, "ok")
+			}
+			for range 20 {
+				if res := post(t, s, "secret"); res.body != "ok" {
+					t.Fatalf("got %q", res.body)
+				}
+				within(t, "the log", over)
+				body := within(t, "the body", bodies)
+				if n, err := body.Read(make([]byte, 10)); n != 0 || err == nil || errors.Is(err, io.EOF) {
+					t.Fatalf("got %d bytes and %v after the end", n, err)
+				}
+				body.Close()
+			}
+			s.idle(t)
+		})
+	}
+}
+
+// Who still waits for the client when the request is over gets nothing of it.
+func TestReaderLeftBehind(t *testing.T) {
+	end, over := ended()
+	s := newSite(t, impatient(t, streamed, end))
+	read := make(chan error, 1)
+	s.backend = func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		first := make([]byte, 3)
+		_, _ = io.ReadFull(r.Body, first)
+		started := make(chan struct{})
+		go func() {
+			close(started)
+			_, err := io.ReadFull(r.Body, first)
+			read <- err
+		}()
+		<-started
+		_, _ = io.WriteString(w, "ok")
+	}
+	c := s.wire(t)
+	c.write("POST / HTTP/1.1\nHost: a\nContent-Length: 10\n\nabc")
+	if res := c.whole(http.MethodPost); res.StatusCode != http.StatusOK || res.body != "ok" {
+		t.Errorf("got status %d, %q", res.StatusCode, res.body)
+	}
+	within(t, "the log", over)
+	c.Close()
+	if err := within(t, "the reader", read); err == nil {
+		t.Error("the reader got something")
+	}
+	s.idle(t)
+}
+
+// If the body of a request fails when its answer is on the way, the connection ends: what is left of the body must not
+// become a request.
+func TestStallWithAnswer(t *testing.T) {
+	for framing, body := range map[string]string{"declared": "Content-Length: 100\n\nabc", "chunked": "Transfer-Encoding: chunked\n\n3\nabc\n"} {
+		t.Run(framing, func(t *testing.T) {
+			end, over := ended()
+			s := newSite(t, impatient(t, streamed, end))
+			requests := make(chan string, 2)
+			s.backend = func(w http.ResponseWriter, r *http.Request) {
+				requests <- r.URL.Path
+				control := http.NewResponseController(w)
+				_ = control.EnableFullDuplex()
+				_ = control.Flush()
+				_, _ = io.Copy(w, r.Body)
+			}
+			check := watchCounts(t)
+			c := s.wire(t)
+			c.write("POST /one HTTP/1.1\nHost: a\n" + body)
+			if res := c.whole(http.MethodPost); res.StatusCode != http.StatusOK || res.err == nil {
+				t.Errorf("got status %d, %q as a complete body", res.StatusCode, res.body)
+			}
+			if err := within(t, "the log", over); !errors.Is(err, errStalled) {
+				t.Errorf("got %v", err)
+			}
+			check("body_timeout 1")
+			c.closed()
+			if len(requests) != 1 {
+				t.Errorf("got %d requests", len(requests))
+			}
+			s.idle(t)
+		})
+	}
+}
+
+// A handler that closes the body and reads on has made a mistake, for which its answer isn't taken away.
+func TestReadAfterClose(t *testing.T) {
+	s := newSiteBoth(t, impatient(t, streamed, entry{name: "r", responseBody: onResponseBody{buffered, idle}}))
+	s.backend = func(w http.ResponseWriter, r *http.Request) {
+		r.Body.Close()
+		if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("got %v", err)
+		}
+		_, _ = io.WriteString(w, "ok")
+	}
+	byVersion(t, func(t *testing.T, client *http.Client) {
+		check := watchCounts(t)
+		if res := s.send(t, client, http.MethodPost, "body"); res.StatusCode != http.StatusOK || res.body != "ok" {
+			t.Errorf("got status %d, %q", res.StatusCode, res.body)
+		}
+		check()
+	})
+}
