@@ -307,7 +307,7 @@ func TestErrorAnswers(t *testing.T) {
 		check := watchCounts(t)
 		res := s.send(t, client, http.MethodGet, "")
 		check() // it is no failure of a filter
-		if res.StatusCode != http.StatusNotFound || res.Header.Get("X-Filter") != "f" || res.Header.Get("X-Handler") != "" || seen == nil {
+		if res.StatusCode != http.StatusNotFound || res.Header.Get("X-Filter") != "f" || res.Header.Get("X-Handler") != "h" || seen == nil {
 			t.Errorf("got status %d, %v, %v", res.StatusCode, res.Header, seen)
 		}
 	})

@@ -27,6 +27,9 @@ var errClientGone = errors.New("the client has left")
 func (x *Exchange) serve() (err error) {
 	defer func() {
 		x.over = true
+		if x.err == nil {
+			x.err = x.out.err // of a handler that panicked because of it
+		}
 		// A handler that can't write its answer panics, so that nobody takes what is there for complete. If we have
 		// refused it before any of it went out, the client gets a proper answer.
 		if x.out.refused() {

@@ -160,6 +160,7 @@ func (w *writer) begin() {
 	case w.content == content:
 	case w.content == bodypipe.HasContent:
 		w.piped, w.muted, w.content = false, true, content // a filter has changed the status to one without a body
+		delete(header, "Content-Length")
 	case content == bodypipe.HasContent:
 		delete(header, "Content-Length") // or to one with a body, of which none comes
 	}
