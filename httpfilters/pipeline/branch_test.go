@@ -107,6 +107,22 @@ func TestH142_Forward(t *testing.T) {
 	})
 }
 
+// TestPassedOverBodies checks that filters that a branch has passed over see no bodies, but for one that was held back
+// before any branch was looked at.
+func TestPassedOverBodies(t *testing.T) {
+	for hold, want := range map[string][]string{
+		"false": {"a request", "c request", "c response", "a response", "c log", "a log"},
+		"true":  {"b request body", "a request", "c request", "c response", "a response", "b response body", "c log", "a log"},
+	} {
+		f := newFlow(t, entries(
+			filter("a", "", branches(`"rejoin":"c"`)),
+			`{"filter":{"filter":"test_body","label":"b","hold":`+hold+`}}`,
+			filter("c", "", ""),
+		))
+		f.expect(f.sent(), 200, want...)
+	}
+}
+
 // TestH143_Several checks that all branches that go on with the next one run, up to the first that doesn't.
 func TestH143_Several(t *testing.T) {
 	f := newFlow(t, entries(

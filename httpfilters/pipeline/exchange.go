@@ -141,18 +141,26 @@ func (x *Exchange) Set(key, value string) error {
 	if err := checkResult(key, value); err != nil {
 		return err
 	}
-	if x.results == nil {
-		x.results = resultsOf(x.r)
-	}
+	x.lookUp()
 	x.results.set(result{x.h, x.at, x.h.entries[x.at].name, key, value})
 	return nil
 }
 
 // Result returns a result that a filter has set, of the last one if several with this name did. It is empty if none has.
 func (x *Exchange) Result(filter, key string) string {
-	if x.results == nil {
-		x.results = resultsOf(x.r)
-	}
+	x.lookUp()
 	value, _ := x.results.named(filter, key)
 	return value
+}
+
+// lookUp looks up the results of the request. Those of the same handler are from another time that the request has passed
+// it, which branches must not take for those of this time.
+func (x *Exchange) lookUp() {
+	if x.results != nil {
+		return
+	}
+	x.results = resultsOf(x.r)
+	if x.h.branches > 0 {
+		x.results.forget(x.h, 0)
+	}
 }

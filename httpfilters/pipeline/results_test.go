@@ -90,6 +90,18 @@ func TestH150_ResultsDoNotLeak(t *testing.T) {
 			t.Errorf("got %q, want what the second time has found out", got)
 		}
 	})
+	t.Run("to the same handler, later", func(t *testing.T) {
+		f := newFlow(t, entries(
+			filter("a", `"results":{"always":"1","status":"{http.request.header.X-Say}"}`, branches(`"on_result":{"result":"x"},"rejoin":"end"`)),
+			filter("b", "", ""),
+		))
+		f.next = func(w http.ResponseWriter, r *http.Request) error {
+			r.Header.Del("X-Say")
+			return f.handler.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer))
+		}
+		tr := f.get("/", "X-Say", "x")
+		f.expect(tr, 200, "a request", "a request", "b request", "b response", "a response", "a response", "b log", "a log", "a log")
+	})
 	t.Run("to another request", func(t *testing.T) {
 		f := newFlow(t, entries(filter("a", byHeader, branches(`"on_result":{"result":"x"},`+answering("403")+`,"rejoin":"terminal"`))))
 		for range 3 {
