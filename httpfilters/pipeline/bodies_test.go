@@ -52,6 +52,20 @@ func zipped(t testing.TB, text string) string {
 	return b.String()
 }
 
+// unzipped returns what was compressed.
+func unzipped(t testing.TB, packed string) string {
+	t.Helper()
+	z, err := gzip.NewReader(strings.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // H71–H74: a body as long as the limit passes, one that is longer is refused, however it comes.
 func TestH71_RequestLimits(t *testing.T) {
 	packed := zipped(t, strings.Repeat("x", 1<<20))
