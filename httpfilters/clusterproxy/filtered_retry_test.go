@@ -100,6 +100,13 @@ func TestFilteredRetryLimit(t *testing.T) {
 			s.quiet(t)
 		})
 	}
+	t.Run("H114_refused_connection", func(t *testing.T) {
+		live := newBackend(t, echo)
+		s := newFiltered(t, object{"web": web([]string{dead(t), live.address}, retryAll(nil))},
+			filters(hook(t, "selected", replaced(large))), proxyTo("web"))
+		s.do(t, "POST", "x").want(t, http.StatusBadGateway)
+		s.quiet(t)
+	})
 }
 
 // TestFilteredRefusalOfARetry checks that a retry which a filter refuses is answered so, and is nobody's failure.

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
 )
@@ -52,6 +56,23 @@ func limited(most int, list ...object) handler {
 	return h
 }
 
+// unread is a handler behind which nobody may read the request's own body: that would be a copy for nothing.
+type unread struct{ t *testing.T }
+
+func (u unread) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if r.Body != http.NoBody {
+		r.Body = u
+	}
+	return next.ServeHTTP(w, r)
+}
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the request's own body was read")
+	return 0, io.EOF
+}
+
+func (unread) Close() error { return nil }
+
 // TestFilteredFraming checks how a body goes on that a filter has made for an endpoint.
 func TestFilteredFraming(t *testing.T) {
 	for _, tc := range []struct {
@@ -75,6 +96,7 @@ func TestFilteredFraming(t *testing.T) {
 					proxy := proxyTo("web")
 					proxy.options["request_buffers"] = buffers
 					s := newFiltered(t, object{"web": web([]string{address}, nil)}, filters(hook(t, kind, replaced(tc.output))), proxy)
+					s.handler = slices.Insert(s.handler.(chain), 1, caddyhttp.MiddlewareHandler(unread{t}))
 					r := s.request(t, tc.method, "/", tc.body)
 					if tc.chunked {
 						r.ContentLength = -1
