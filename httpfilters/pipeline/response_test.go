@@ -141,8 +141,12 @@ func TestBodiless(t *testing.T) {
 			length string // what the backend declares
 			writes bool
 		}{
-			{"HEAD", 200, "5", false}, {"HEAD", 200, "", true}, {"HEAD", 200, "5", true}, {"HEAD", 404, "5", false},
-			{"GET", 204, "", false}, {"GET", 304, "", false},
+			{"HEAD", 200, "5", false},
+			{"HEAD", 200, "", true},
+			{"HEAD", 200, "5", true},
+			{"HEAD", 404, "5", false},
+			{"GET", 204, "", false},
+			{"GET", 304, "", false},
 		} {
 			s.backend = func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Etag", `"a"`)

@@ -195,6 +195,12 @@ func TestH92_ClientGoneHTTP2(t *testing.T) {
 				h := impatient(t, wish, end)
 				h.BodyTimeout = caddy.Duration(time.Hour)
 				s := newSiteBoth(t, h)
+				called := make(chan struct{}, 1)
+				s.next = func(_ http.ResponseWriter, r *http.Request) error {
+					called <- struct{}{}
+					_, err := io.Copy(io.Discard, r.Body)
+					return err
+				}
 				check := watchCounts(t)
 				r, w := io.Pipe()
 				defer w.Close()
@@ -210,11 +216,15 @@ func TestH92_ClientGoneHTTP2(t *testing.T) {
 				if _, err := io.WriteString(w, "abc"); err != nil {
 					t.Fatal(err)
 				}
-				if name != "stream" {
+				if name == "stream" {
+					within(t, "the backend", called)
+				} else {
 					eventually(t, "it is held", func() bool { return h.budget.Held.Load() > 0 })
 				}
-				if cancel(); how == "close" {
+				if how == "close" {
 					s.CloseClientConnections()
+				} else {
+					cancel()
 				}
 				if err := within(t, "the log", over); !errors.Is(err, errClientGone) {
 					t.Errorf("got %v", err)

@@ -317,7 +317,9 @@ func TestTunnels(t *testing.T) {
 		header http.Header
 		want   bool
 	}{
-		{"CONNECT", 2, http.Header{":protocol": {"websocket"}}, true}, {"CONNECT", 2, nil, false}, {"CONNECT", 1, nil, false},
+		{"CONNECT", 2, http.Header{":protocol": {"websocket"}}, true},
+		{"CONNECT", 2, nil, false},
+		{"CONNECT", 1, nil, false},
 		{"GET", 2, http.Header{":protocol": {"websocket"}}, false},
 	} {
 		if got := isTunnel(&http.Request{Method: c.method, ProtoMajor: c.major, Header: c.header}); got != c.want {
