@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,8 +41,8 @@ func pass(t *testing.T, body string, next func(r *http.Request) error, handlers 
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	var last caddyhttp.Handler = caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error { return next(r) })
-	for i := len(handlers) - 1; i >= 0; i-- {
-		h, inner := handlers[i], last
+	for _, h := range slices.Backward(handlers) {
+		inner := last
 		last = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, inner) })
 	}
 	err := last.ServeHTTP(w, r)
