@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http/httptrace"
 	"net/netip"
 	"strconv"
 	"time"
@@ -39,6 +40,8 @@ var (
 type connectError struct {
 	text    string
 	timeout bool
+	// ours says that this machine was short of something, so that it says nothing about the endpoint.
+	ours bool
 }
 
 // Error returns the text.
@@ -92,7 +95,7 @@ func (d *dialing) dial(ctx context.Context, secure func(*conn, *try) error) (*co
 	if secure != nil {
 		if err := secure(c, t); err != nil {
 			_ = c.Close()
-			return nil, &connectError{err.Error(), isTimeout(err)}
+			return nil, &connectError{text: err.Error(), timeout: isTimeout(err)}
 		}
 	}
 	c.count.Connected()
@@ -113,7 +116,7 @@ func (d *dialing) reach(ctx context.Context, t *try) (net.Conn, error) {
 	}
 	addrs, err := e.Dialer(&d.link.dialer).Resolve(ctx, e.Host(), e.Trusted())
 	if err != nil {
-		return nil, hide(ctx, err)
+		return nil, hide(ctx, err, nil)
 	}
 	port := strconv.Itoa(int(e.Port()))
 	return guarddial.Try(ctx, addrs, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
@@ -124,11 +127,14 @@ func (d *dialing) reach(ctx context.Context, t *try) (net.Conn, error) {
 	})
 }
 
-// one connects to one address.
+// one connects to one address. The error of the transport's dial function doesn't tell what it wraps: what the socket said
+// comes by a trace.
 func (d *dialing) one(ctx context.Context, t *try, info reverseproxy.DialInfo) (net.Conn, error) {
-	c, err := d.connect(&dialContext{ctx, info, t.vars}, info.Network, info.Address)
+	var said error
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectDone: func(_, _ string, err error) { said = err }})
+	c, err := d.connect(&dialContext{traced, info, t.vars}, info.Network, info.Address)
 	if err != nil {
-		return nil, hide(ctx, err)
+		return nil, hide(ctx, err, said)
 	}
 	return c, nil
 }

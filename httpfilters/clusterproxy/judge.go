@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/cluster"
+	"github.com/caddy-sluice/sluice/modules/healthchecks"
 )
 
 // verdict is what an attempt without an answer to pass on comes to.
@@ -28,17 +29,20 @@ type verdict struct {
 	unseen bool
 	// elsewhere says that a limit of the endpoint stood in the way, so that another one may do.
 	elsewhere bool
-	// limited says that a limit stood in the way.
+	// limited says that a limit stood in the way, or that this machine is short of something.
 	limited bool
+	// slow says that connecting took as long as it may, so that only an endpoint that wasn't tried may do.
+	slow bool
 }
 
 // hide turns an error of a dial into one that Caddy's handler knows nothing about, unless it is the guard's. Whether the
-// dial took too long is for ctx to say: the error of Caddy's dial function doesn't.
-func hide(ctx context.Context, err error) error {
+// dial took too long is for ctx to say, and why it has failed for said, the error of the socket, if there is one: the error
+// of Caddy's dial function tells neither.
+func hide(ctx context.Context, err, said error) error {
 	if _, refused := errors.AsType[*netguard.Refused](err); refused {
 		return err
 	}
-	return &connectError{err.Error(), isTimeout(err) || guarddial.Over(ctx)}
+	return &connectError{err.Error(), isTimeout(err) || guarddial.Over(ctx), healthchecks.NotMade(said)}
 }
 
 // isTimeout says whether an error means that something took too long.
@@ -68,11 +72,7 @@ func (t *try) judge(err error) verdict {
 		v.status, v.limited, v.elsewhere = http.StatusServiceUnavailable, true, refused.Why.OfEndpoint()
 		return v
 	case errors.As(err, &connect):
-		v := t.failed(health.Connect, err)
-		if connect.timeout {
-			v.status = http.StatusGatewayTimeout
-		}
-		return v
+		return t.unconnected(connect)
 	case isTimeout(err):
 		return t.failed(health.Timeout, err)
 	case t.began() && !isBroken(err):
@@ -80,6 +80,20 @@ func (t *try) judge(err error) verdict {
 	}
 	v := t.failed(health.Reset, err)
 	v.unseen = t.unseen(err)
+	return v
+}
+
+// unconnected says what it means that no connection could be made.
+func (t *try) unconnected(err *connectError) verdict {
+	if err.ours {
+		v := t.failed(health.Aborted, err)
+		v.status, v.limited = http.StatusServiceUnavailable, true
+		return v
+	}
+	v := t.failed(health.Connect, err)
+	if v.slow = err.timeout; v.slow {
+		v.status = http.StatusGatewayTimeout
+	}
 	return v
 }
 
@@ -116,6 +130,7 @@ func (s *state) fail(t *try, v verdict) health.Action {
 	if v.elsewhere {
 		return s.elsewhere(t)
 	}
+	s.onward = v.slow
 	return s.heed(v.kind, s.lease.Fail(s.failureOf(t, v)), v.limited)
 }
 
@@ -138,12 +153,14 @@ func (s *state) failureOf(t *try, v verdict) cluster.Failure {
 		Unseen:     v.unseen,
 		Begun:      t.began(),
 		Passed:     t.passed.Load(),
+		Elsewhere:  v.slow,
 	}
 }
 
 // elsewhere gives up an endpoint that has no room for a connection. Another one may, and nothing was sent yet.
 func (s *state) elsewhere(t *try) health.Action {
 	s.lease.Crowded()
+	s.onward = true
 	d := cluster.Decision{Action: health.Stop}
 	if !t.passed.Load() && (s.filtered != nil || s.repeatable()) {
 		d.Action = health.Again
@@ -154,6 +171,7 @@ func (s *state) elsewhere(t *try) health.Action {
 // reject tells the cluster of an answer that may be tried again, and says whether it is. If it isn't, it stands: it is
 // passed on, and the lease stays open.
 func (s *state) reject(t *try, v verdict) bool {
+	s.onward = false
 	if s.heed(v.kind, s.lease.Reject(s.failureOf(t, v)), false) != health.Again {
 		return false
 	}

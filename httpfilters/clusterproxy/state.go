@@ -49,8 +49,8 @@ type state struct {
 	// picked says that the lease is for the next attempt, again that there is to be one after delay.
 	picked, again bool
 	delay         time.Duration
-	// limited says that a limit stood in the way.
-	limited bool
+	// limited says that a limit stood in the way, onward that the next attempt is for an endpoint that wasn't tried.
+	limited, onward bool
 
 	current *try
 	first   try
@@ -90,12 +90,13 @@ func (s *state) expire() {
 	s.cancel()
 }
 
-// pick leases an endpoint for the next attempt. After one that had no room for a connection, it is one that wasn't tried.
+// pick leases an endpoint for the next attempt. After one that had no room for a connection, or with which it took as long
+// as it may, it is one that wasn't tried.
 func (s *state) pick() error {
 	if err := s.request.Pick(&s.lease, s.key); err != nil {
 		return err
 	}
-	if s.limited && s.request.Tried(s.lease.Endpoint()) {
+	if s.onward && s.request.Tried(s.lease.Endpoint()) {
 		s.lease.Done(cluster.Outcome{Kind: health.Aborted})
 		return errCrowded
 	}
