@@ -322,3 +322,15 @@ func TestBranchPassesOnAnother(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestBranchAsksForPlainBodies checks that what a branch answers can be read by the filters that see it.
+func TestBranchAsksForPlainBodies(t *testing.T) {
+	f := newFlow(t, entries(
+		`{"filter":{"filter":"test_body","label":"body"}}`,
+		filter("a", "", branches(`"routes":[{"handle":[{"handler":"static_response","body":"{http.request.header.Accept-Encoding}"}]}]`)),
+	))
+	tr := f.get("/", "Accept-Encoding", "gzip")
+	if tr.Body.String() != "identity" || !slices.Contains(tr.notes, "body response body") {
+		t.Errorf("got %q, hooks %q", tr.Body, tr.notes)
+	}
+}

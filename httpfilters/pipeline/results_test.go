@@ -67,12 +67,22 @@ func TestH150_ResultsDoNotLeak(t *testing.T) {
 		f.expect(f.get("/"), 200, all("a", "b")...)
 	})
 	t.Run("to another handler", func(t *testing.T) {
-		one, two := newFlow(t, entries(filter("a", `"times":"n"`, ""))), newFlow(t, entries(filter("a", "", deny("x"))))
+		one := newFlow(t, entries(filter("a", `"times":"n"`, "")))
+		two := newFlow(t, entries(filter("b", `"results":{"other":"1"}`, deny("x"))))
 		one.next = func(w http.ResponseWriter, r *http.Request) error {
 			return two.handler.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer))
 		}
 		if tr := one.get("/"); tr.Code != 200 {
 			t.Errorf("got %d", tr.Code)
+		}
+	})
+	t.Run("by another handler", func(t *testing.T) {
+		one, two := newFlow(t, entries(filter("a", `"times":"n"`, ""))), newFlow(t, entries(filter("b", `"results":{"n":"2"}`, "")))
+		one.next = func(w http.ResponseWriter, r *http.Request) error {
+			return two.handler.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer))
+		}
+		if got := one.get("/").repl.ReplaceAll("{http.filters.a.n} {http.filters.b.n}", ""); got != "1 2" {
+			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("from the time before", func(t *testing.T) {
