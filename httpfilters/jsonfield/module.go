@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
 	"github.com/caddy-sluice/sluice/internal/jsonscan"
+	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 // The answers to what an option asks.
@@ -33,7 +35,8 @@ func init() {
 
 // Filter is the filter `json_field`. It looks for members of the JSON object that is the body of a request, and sets a
 // request header for each: a string without its quotes, a number or a boolean as it stands there. What clients send in
-// these headers is removed from every request. The type that a request gives its body doesn't matter.
+// these headers is removed from every request, also in spellings that some backends take for them, such as `X_Model`. The
+// type that a request gives its body doesn't matter. A request without a body goes on, without headers.
 //
 // The result `status` says what was found: `found`, `missing` (a member is not there, is no text, or can't be the value of
 // a header), `invalid` (no JSON object), `empty` (no body), `encoded` (compressed) or `limit` (longer than the limit).
@@ -50,7 +53,7 @@ type Filter struct {
 	OnInvalid string `json:"on_invalid,omitempty"`
 
 	// What to do if a member is not there, or is nothing that can be the value of a header: `continue` or `reject`, with
-	// 400. Default: `continue`.
+	// 400. A request without a body goes on. Default: `continue`.
 	OnMissing string `json:"on_missing,omitempty"`
 
 	// What to do with a body that is longer than `limit`: `reject`, with 413, or `continue`, without headers. Default:
@@ -119,8 +122,10 @@ func (f *Filter) Provision(caddy.Context) error {
 
 // provisionFields checks the fields.
 func (f *Filter) provisionFields() error {
+	if n := len(f.Fields); n == 0 || n > jsonscan.MaxNames {
+		return fmt.Errorf("fields: %d fields, 1 to %d are needed", n, jsonscan.MaxNames)
+	}
 	options := jsonscan.Options{Strict: f.Strict == on, MaxValue: f.MaxValue}
-	seen := make(map[string]bool)
 	for i := range f.Fields {
 		field := &f.Fields[i]
 		switch {
@@ -130,10 +135,9 @@ func (f *Filter) provisionFields() error {
 			return fmt.Errorf("fields[%d].header: %q is not the name of a header", i, field.Header)
 		}
 		field.Header = http.CanonicalHeaderKey(field.Header)
-		if seen[field.Header] || forbidden(field.Header) {
-			return fmt.Errorf("fields[%d].header: %q is taken", i, field.Header)
+		if err := f.headerFits(i); err != nil {
+			return fmt.Errorf("fields[%d].header: %q %w", i, field.Header, err)
 		}
-		seen[field.Header] = true
 		options.Names = append(options.Names, field.Field)
 	}
 	var err error
@@ -143,14 +147,35 @@ func (f *Filter) provisionFields() error {
 	return nil
 }
 
-// forbidden reports whether a header is the protocol's own: what a body says must not change how it is read.
-func forbidden(name string) bool {
-	switch name {
-	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Keep-Alive", "Expect",
-		"Content-Encoding", "Proxy-Connection":
-		return true
+// headerFits says why the header of a field can't be set.
+func (f *Filter) headerFits(i int) error {
+	name := f.Fields[i].Header
+	if forbidden(name) {
+		return errors.New("is the protocol's own")
 	}
-	return strings.HasPrefix(name, "Proxy-")
+	for j := range i {
+		switch other := f.Fields[j].Header; {
+		case name == other:
+			return errors.New("is given twice")
+		case reserved.Same(name, other):
+			return fmt.Errorf("is %q to some backends, which is given too", other)
+		}
+	}
+	return nil
+}
+
+// protocolHeaders are the protocol's own: what a body says must not change how it is read. Those that begin with Proxy-
+// are too.
+var protocolHeaders = []string{
+	"Host", "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Keep-Alive", "Expect",
+	"Content-Encoding", "Http2-Settings",
+}
+
+// forbidden reports whether a header is the protocol's own, also for backends that take other spellings for it.
+func forbidden(name string) bool {
+	const proxy = "Proxy-"
+	return len(name) > len(proxy) && reserved.Same(name[:len(proxy)], proxy) ||
+		slices.ContainsFunc(protocolHeaders, func(own string) bool { return reserved.Same(name, own) })
 }
 
 // OwnedHeaders implements pipeline.HeaderOwner.
@@ -210,18 +235,26 @@ func (f *Filter) look(x *pipeline.Exchange, s *scan, c *pipeline.Chunk) (pipelin
 	if s.length == 0 && len(c.Bytes()) > 0 && encoded(x.Request()) {
 		return settled, f.encoded(x)
 	}
-	s.length += int64(len(c.Bytes()))
-	if f.Limit > 0 && s.length > f.Limit {
+	b, over := c.Bytes(), false
+	if f.Limit > 0 && int64(len(b)) > f.Limit-s.length {
+		b, over = b[:f.Limit-s.length], true
+	}
+	s.length += int64(len(b))
+	if over && f.whole() {
 		return settled, f.tooLong(x)
 	}
 	if s.first == 0 {
-		s.first = firstByte(c.Bytes())
+		s.first = firstByte(b)
 	}
-	state := s.Feed(c.Bytes())
-	if c.End() {
+	// What is within the limit may be enough, however the body is cut.
+	state := s.Feed(b)
+	switch {
+	case c.End() && !over:
 		state = s.Close()
-	}
-	if state == jsonscan.NeedMore {
+	case state != jsonscan.NeedMore:
+	case over:
+		return settled, f.tooLong(x)
+	default:
 		return pipeline.Continue, nil
 	}
 	return settled, f.judge(x, s, state)
