@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/modules/balancers"
@@ -43,6 +44,9 @@ type link struct {
 	alpn   []string
 	// keyed says that the cluster's balancer chooses by a key, proxied that endpoints get a PROXY header.
 	keyed, proxied bool
+
+	logger   *zap.Logger
+	refusals refusals
 }
 
 // newLinks reads the settings of the transport.
@@ -84,7 +88,7 @@ func (ls *links) of(c *cluster.Cluster) (*link, error) {
 	}
 	l := &link{
 		cluster: c, dialer: guarddial.Dialer{Mode: c.Guard(), Lookup: ls.names.Lookup}, secure: ls.tls,
-		keyed: c.Key().Source != balancers.NoKey,
+		keyed: c.Key().Source != balancers.NoKey, logger: ls.ctx.Logger(),
 	}
 	own := ls.base
 	if c.TLS() != nil {

@@ -10,7 +10,7 @@ import (
 // label.
 var unknownClusters = prometheus.NewCounter(prometheus.CounterOpts{
 	Name: "caddy_sluice_cluster_proxy_unknown_clusters_total",
-	Help: "Requests that named a cluster by placeholders which doesn't exist.",
+	Help: "Requests that named a cluster by placeholders which doesn't exist, or isn't for requests.",
 })
 
 // register adds the metrics to the registry of a config.

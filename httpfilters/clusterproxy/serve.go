@@ -6,16 +6,12 @@ import (
 	"iter"
 	"maps"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-
-	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
 // statusClientGone is what Caddy logs for a request whose client has left.
@@ -27,34 +23,43 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if l == nil {
 		var err error
 		if l, err = h.find(r); err != nil {
-			return caddyhttp.Error(http.StatusBadGateway, err)
+			return answerError(w, r, http.StatusBadGateway, err)
 		}
 	}
 	s := &state{ctx: r.Context(), client: r.Context(), link: l, ownHost: h.ownHost}
 	defer s.finish()
 	if err := s.begin(r); err != nil {
-		return refuse(w, l.cluster, err)
+		return l.refuse(w, r, err)
 	}
 	if err := h.bind(s, r); err != nil {
 		return err
 	}
 	if err := s.pick(); err != nil {
-		return refuse(w, l.cluster, err)
+		return l.refuse(w, r, err)
 	}
 	s.publish()
-	return s.verdict(w, h.Handler.ServeHTTP(w, h.outgoing(r, s), next))
+	return s.verdict(w, r, h.Handler.ServeHTTP(w, h.outgoing(r, s), next))
 }
 
 // find finds the cluster that a request names.
 func (h *Handler) find(r *http.Request) (*link, error) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	name := repl.ReplaceAll(h.Cluster, "")
+	l, err := h.linkTo(name)
+	if err == nil {
+		return l, nil
+	}
+	unknownClusters.Inc()
+	if check := h.logger.Check(zapcore.DebugLevel, "unknown cluster"); check != nil {
+		check.Write(zap.String("cluster", name), zap.Error(err))
+	}
+	return nil, err
+}
+
+// linkTo returns the link to a cluster.
+func (h *Handler) linkTo(name string) (*link, error) {
 	c, err := h.app.Cluster(name)
 	if err != nil {
-		unknownClusters.Inc()
-		if check := h.logger.Check(zapcore.DebugLevel, "unknown cluster"); check != nil {
-			check.Write(zap.String("cluster", name))
-		}
 		return nil, errors.New("there is no such cluster")
 	}
 	return h.links.of(c)
@@ -95,9 +100,10 @@ func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
 }
 
 // verdict turns the error of Caddy's handler into that of ours.
-func (s *state) verdict(w http.ResponseWriter, err error) error {
+func (s *state) verdict(w http.ResponseWriter, r *http.Request, err error) error {
 	switch {
 	case err == nil || s.answer.status != 0:
+		s.link.granted()
 		return err
 	case s.clientGone():
 		w.WriteHeader(statusClientGone)
@@ -107,7 +113,7 @@ func (s *state) verdict(w http.ResponseWriter, err error) error {
 	case s.expired.Load():
 		return caddyhttp.Error(http.StatusGatewayTimeout, s.errTimeout())
 	case s.limited:
-		retryAfter(w, s.link.cluster)
+		return s.link.refuse(w, r, err)
 	}
 	return err
 }
@@ -115,18 +121,6 @@ func (s *state) verdict(w http.ResponseWriter, err error) error {
 // errTimeout is the error of a request whose time is over.
 func (s *state) errTimeout() error {
 	return fmt.Errorf("cluster %s: request_timeout is over", s.link.cluster.Name())
-}
-
-// refuse answers a request that the cluster doesn't take.
-func refuse(w http.ResponseWriter, c *cluster.Cluster, err error) error {
-	retryAfter(w, c)
-	return caddyhttp.Error(http.StatusServiceUnavailable, err)
-}
-
-// retryAfter says when to ask again.
-func retryAfter(w http.ResponseWriter, c *cluster.Cluster) {
-	seconds := (c.RetryAfter() + time.Second - 1) / time.Second
-	w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 }
 
 // publish makes the state that of the request, and its placeholders those of this handler.
