@@ -236,7 +236,7 @@ func TestTerminal(t *testing.T) {
 	serve := func(routes string) *flow {
 		return newFlow(t, entries(filter("a", "", branches(routes+`,"rejoin":"terminal"`)), filter("b", "", "")))
 	}
-	t.Run("H148 no answer", func(t *testing.T) {
+	t.Run("H148_no_answer", func(t *testing.T) {
 		f := serve(marking("b"))
 		before := countNow(t)
 		tr := f.get("/")
@@ -246,7 +246,7 @@ func TestTerminal(t *testing.T) {
 		}
 		before.expect(t, "request_failed")
 	})
-	t.Run("H149 routed", func(t *testing.T) {
+	t.Run("H149_routed", func(t *testing.T) {
 		endpoint := newSite(t, newFlow(t, `{}`).handler)
 		f := serve(`"routes":[{"handle":[{"handler":"reverse_proxy","upstreams":[{"dial":"` + endpoint.Listener.Addr().String() + `"}]}]}]`)
 		tr := f.get("/")
