@@ -89,7 +89,7 @@ func newLawServer(t testing.TB) *lawServer {
 			return context.WithValue(ctx, passageKey{}, c.(*lawConn).passage)
 		},
 	}
-	go server.Serve(s) //nolint:errcheck // it ends when the test does
+	go server.Serve(s) // ends with the test
 	t.Cleanup(func() { server.Close() })
 	return s
 }

@@ -17,8 +17,7 @@ type lane struct {
 	tooLarge int
 	// budget says that the budget may be spent.
 	budget bool
-	// first and asked are the modes that filters for the header, and the first filter for the body, ask for.
-	asked []Wish
+	// first is the mode that the first filter asks for when it sees some of the body.
 	first Wish
 }
 
