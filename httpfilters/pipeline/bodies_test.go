@@ -308,7 +308,7 @@ func TestH81_Failures(t *testing.T) {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				e, want, reason := c.entry, http.StatusInternalServerError, c.closed
 				e.name, e.open = "f", open
-				if reason = c.closed; open {
+				if open {
 					reason = c.open
 				}
 				if open && reason != crashed {

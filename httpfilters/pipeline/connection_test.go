@@ -4,8 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
 )
 
 // H63: a client that waits for 100 Continue gets it if somebody reads the body, and only then.
@@ -194,4 +198,55 @@ func TestReadAfterClose(t *testing.T) {
 		}
 		check()
 	})
+}
+
+// What an error of a body means depends on who can have caused it.
+func TestClientErrors(t *testing.T) {
+	broken := errors.New("client disconnected")
+	for _, c := range []struct {
+		major int
+		err   error
+		want  error
+	}{
+		{1, io.ErrUnexpectedEOF, errClientGone},
+		{2, broken, errClientGone},
+		{3, broken, errClientGone},
+		{2, os.ErrDeadlineExceeded, errStalled},
+		{1, os.ErrDeadlineExceeded, errStalled},
+		{1, broken, broken},
+		{2, &http.MaxBytesError{Limit: 1}, Reject(http.StatusRequestEntityTooLarge, nil)},
+	} {
+		got := clientError(c.err, &http.Request{ProtoMajor: c.major})
+		if refused, ok := errors.AsType[*Rejection](c.want); ok && bodypipe.RequestStatus(got) != refused.Status || !ok && !errors.Is(got, c.want) {
+			t.Errorf("HTTP/%d %v: got %v, want %v", c.major, c.err, got, c.want)
+		}
+	}
+}
+
+// The rest of a body whose request is over stays a body, however late it comes.
+func TestRestOfABody(t *testing.T) {
+	s := newSite(t, impatient(t, streamed))
+	paths := make(chan string, 10)
+	s.backend = func(w http.ResponseWriter, r *http.Request) {
+		paths <- r.URL.Path
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex()
+		_, _ = io.ReadFull(r.Body, make([]byte, 3))
+		_, _ = io.WriteString(w, "ok")
+		_ = control.Flush()
+	}
+	const rest = "GET /rest HTTP/1.1\r\nHost: a\r\n\r\n"
+	c := s.wire(t)
+	c.write("POST /one HTTP/1.1\nHost: a\nContent-Length: " + strconv.Itoa(3+len(rest)) + "\n\nabc")
+	if res := c.whole(http.MethodPost); res.StatusCode != http.StatusOK {
+		t.Errorf("got status %d", res.StatusCode)
+	}
+	if !c.silent(pause) {
+		t.Fatal("the connection has ended")
+	}
+	_, _ = io.WriteString(c, rest)
+	c.silent(pause)
+	if within(t, "the request", paths); len(paths) > 0 {
+		t.Errorf("got a request for %s, which was a body", <-paths)
+	}
 }

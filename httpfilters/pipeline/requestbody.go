@@ -367,7 +367,7 @@ func (b *requestBody) leave() error {
 // end gives back what the body holds. Nothing of it is read any more, and no filter sees any of it.
 func (b *requestBody) end() {
 	b.x.mu.Lock()
-	if b.closing && !b.over && b.err != error(errStalled) {
+	if b.closing && !b.over && !errors.Is(b.err, errStalled) {
 		b.setDeadline(b.timeout) // the server reads some of what is left even so, but doesn't wait for ever
 	}
 	b.closed = true
