@@ -106,17 +106,20 @@ func (l *lane) reached(i, at int) int {
 	return l.comes(i, at)
 }
 
-// comes returns after how many bytes of the body as many have come to filter i, noPlace if they don't.
+// comes returns after how many bytes of the body as many have come to filter i: noPlace if they don't.
 func (l *lane) comes(i, at int) int {
 	n := sort.Search(len(l.body)+1, func(n int) bool { return len(l.made(i, l.body[:n], false)) >= at })
 	if n <= len(l.body) {
 		return n
 	}
 	if len(l.made(i, l.body, true)) >= at {
-		return len(l.body)
+		return l.end()
 	}
 	return noPlace
 }
+
+// end is the place of what happens only when the end is there, which may be later than the last byte.
+func (l *lane) end() int { return len(l.body) + 1 }
 
 // verdict works out what becomes of the body on such terms.
 func (l *lane) verdict(t terms) verdict {
@@ -131,7 +134,7 @@ func (l *lane) verdict(t terms) verdict {
 		v.changes = v.changes || f.writes()
 		switch {
 		case f.fault == panics, f.fault != sound && !f.open:
-			fail(http.StatusInternalServerError, min(l.comes(i, 1), len(l.body)))
+			fail(http.StatusInternalServerError, min(l.comes(i, 1), l.end()))
 		case f.fault == sound:
 			if at := l.reached(i, f.refuseAt); at != noPlace {
 				fail(f.refusal, at)
@@ -150,7 +153,7 @@ func (l *lane) limit(v *verdict, t terms, released, refused int, grows bool) {
 	t.ask(l.first, l.ceiling)
 	// What is asked for when the first piece is there counts from the second one.
 	late := t != planned
-	if t.whole < len(l.filters) || !t.buffer || released > t.hold && !late {
+	if t.whole < len(l.filters) || !t.buffer || min(released, len(l.body)) > t.hold && !late {
 		released = noPlace
 	}
 	if l.budget && t.buffer {
