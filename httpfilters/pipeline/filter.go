@@ -66,7 +66,7 @@ type LogFilter interface {
 }
 
 // HeaderOwner is a filter that sets request headers. They are removed from every request before any filter runs, so that
-// no client can send them.
+// no client can send them, nor anything that backends take for them: `X_Model` and `X.Model` for `X-Model`.
 type HeaderOwner interface {
 	// OwnedHeaders is asked once, after the filter is provisioned.
 	OwnedHeaders() []string
