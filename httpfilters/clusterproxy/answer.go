@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-sluice/sluice/internal/health"
@@ -40,6 +41,13 @@ func (t *try) examine(r *http.Request, res *http.Response, err error) (verdict, 
 	return v, false
 }
 
+// longAnswer is the length, in bytes, from which an answer may take long. What is shorter is let go on whatever becomes of
+// its endpoint, and costs nothing here.
+const longAnswer = 1 << 20
+
+// errDrained is the error of an answer whose endpoint was taken out by hand before it was complete.
+var errDrained = errors.New("the endpoint was taken out by hand")
+
 // accept passes on an answer. The lease is settled with its end.
 func (s *state) accept(t *try, res *http.Response) *http.Response {
 	a := &s.answer
@@ -54,6 +62,10 @@ func (s *state) accept(t *try, res *http.Response) *http.Response {
 	if s.lease.Trial() && !s.link.cluster.Fails(res.StatusCode) {
 		s.lease.Proven()
 	}
+	if res.Body != http.NoBody && (res.ContentLength < 0 || res.ContentLength >= longAnswer) {
+		a.held = res.Uncompressed && res.ProtoMajor == 1
+		s.lease.OnStop(a.stop)
+	}
 	res.Body = a
 	return res
 }
@@ -63,6 +75,30 @@ type answer struct {
 	io.ReadCloser
 	state  *state
 	status int
+	// stopped says that the endpoint was taken out by hand, and what went on there ended. It is safe.
+	stopped atomic.Bool
+	// held says that closing the body may wait for its first bytes: the transport unpacks it, and locks it while it reads
+	// them. The connection is the answer's alone, so that closing that one does.
+	held bool
+}
+
+// stop ends an answer that may take long because its endpoint was taken out by hand. One that became unhealthy may still
+// answer. It doesn't wait.
+func (a *answer) stop(why cluster.Cause) {
+	if why == cluster.Drained {
+		time.AfterFunc(0, a.shut)
+	}
+}
+
+// shut closes the body, for whoever reads it, and settles the lease: the client may take its time with what it has.
+func (a *answer) shut() {
+	a.stopped.Store(true)
+	a.state.settle(cluster.Outcome{Kind: health.Aborted})
+	if c := a.state.current.conn.Load(); c != nil && a.held {
+		_ = c.Close()
+	}
+	_ = a.ReadCloser.Close()
+	a.state.current.release()
 }
 
 // Read reads, and settles the lease at the end of the body.
@@ -71,6 +107,9 @@ func (a *answer) Read(p []byte) (int, error) {
 	if err != nil {
 		a.state.current.release()
 		a.state.settle(a.outcome(err))
+	}
+	if err != nil && a.stopped.Load() && !errors.Is(err, io.EOF) {
+		err = errDrained
 	}
 	return n, err
 }

@@ -143,8 +143,11 @@ func (s *state) outcome() cluster.Outcome {
 	return health.Answered(s.answer.status)
 }
 
-// givenUp says whether nobody wants the answer any more: the client has left, or the time for the request is over.
-func (s *state) givenUp() bool { return s.client.Err() != nil || s.expired.Load() }
+// givenUp says whether nobody wants the answer any more: the client has left, the time for the request is over, or the
+// endpoint was taken out by hand.
+func (s *state) givenUp() bool {
+	return s.client.Err() != nil || s.expired.Load() || s.answer.stopped.Load()
+}
 
 // repeatable says whether the whole request can be sent once more. It is safe.
 func (s *state) repeatable() bool {
