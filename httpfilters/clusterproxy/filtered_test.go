@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
+	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
 
 // replaced is a hook that puts a text in the place of the body.
@@ -293,4 +294,26 @@ func TestWithoutABody(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestZ114_ExpectContinue checks that a client which waits for 100 gets one, and the endpoint what filters made of the body,
+// without an Expect of its own.
+func TestZ114_ExpectContinue(t *testing.T) {
+	address, requests := recording(t, plainAnswer)
+	s := newFiltered(t, object{"web": web([]string{address}, nil)}, filters(hook(t, "selected", replaced("hello, world"))), proxyTo("web"))
+	c := sites.Dial(t, s.Server)
+	fmt.Fprint(c, lines("POST / HTTP/1.1", "Host: a.example", "Expect: 100-continue", "Content-Length: 5", "Connection: close"))
+	if m, err := readMessage(c.Reader); m.line != "HTTP/1.1 100 Continue" {
+		t.Fatalf("got %q, %v, want 100", m.line, err)
+	}
+	fmt.Fprint(c, "hello")
+	if got := rest(t, c.Reader); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") {
+		t.Errorf("got %q, want the answer and nothing before it", got)
+	}
+	got := only(t, requests)
+	if got.body != "hello, world" || got.header.Get("Content-Length") != "12" {
+		t.Errorf("got %q with Content-Length %q", got.body, got.header.Get("Content-Length"))
+	}
+	checkAbsent(t, got.header, "Expect")
+	s.quiet(t)
 }
