@@ -108,8 +108,8 @@ func (a *answer) Read(p []byte) (int, error) {
 		a.state.current.release()
 		a.state.settle(a.outcome(err))
 	}
-	if err != nil && a.stopped.Load() && !errors.Is(err, io.EOF) {
-		err = errDrained
+	if err != nil && a.stopped.Load() {
+		err = errDrained // an end too: the endpoint may have seen that nobody wants more, and have made one
 	}
 	return n, err
 }
