@@ -116,7 +116,7 @@ func (d *dialing) reach(ctx context.Context, t *try) (net.Conn, error) {
 	}
 	addrs, err := e.Dialer(&d.link.dialer).Resolve(ctx, e.Host(), e.Trusted())
 	if err != nil {
-		return nil, hide(ctx, err, nil)
+		return nil, hide(ctx, err, err)
 	}
 	port := strconv.Itoa(int(e.Port()))
 	return guarddial.Try(ctx, addrs, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {

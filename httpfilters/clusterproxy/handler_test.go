@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
+	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
 // TestHeadersPerAttempt checks that each attempt has the headers of its endpoint, and none of the attempt before.
@@ -100,6 +101,17 @@ func TestPassive(t *testing.T) {
 				t.Errorf("got a streak of %d failures, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestCause checks that an endpoint which is down tells why: with the error of the attempt that took it down.
+func TestCause(t *testing.T) {
+	s := newSite(t, web([]string{dead(t)}, object{"passive": object{"fall": 1}}), nil)
+	s.get(t).want(t, http.StatusBadGateway)
+	s.idle(t)
+	st, _ := cluster.StatusOf("web")
+	if got := st.Endpoints[0].Cause; !strings.HasPrefix(got, "connect: ") || !strings.Contains(got, "refused") {
+		t.Errorf("got cause %q, want the error of the connect", got)
 	}
 }
 

@@ -131,6 +131,7 @@ func (s *state) fail(t *try, v verdict) health.Action {
 		return s.elsewhere(t)
 	}
 	s.onward = v.slow
+	s.lease.Because(v.err)
 	return s.heed(v.kind, s.lease.Fail(s.failureOf(t, v)), v.limited)
 }
 
@@ -172,6 +173,7 @@ func (s *state) elsewhere(t *try) health.Action {
 // passed on, and the lease stays open.
 func (s *state) reject(t *try, v verdict) bool {
 	s.onward = false
+	s.lease.Because(v.err)
 	if s.heed(v.kind, s.lease.Reject(s.failureOf(t, v)), false) != health.Again {
 		return false
 	}

@@ -3,6 +3,7 @@ package guarddial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -67,7 +68,7 @@ func (n *Names) Lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addrs, _, ok := n.cache.Get(host, time.Now()); ok {
 		return addrs, nil
 	}
-	return nil, f.err
+	return nil, fmt.Errorf("%w: %w", syscall.EMFILE, f.err) // as an error that says so: the name isn't to blame
 }
 
 // join returns the addresses of a name that are fresh, or else the lookup, which it begins if there is none.

@@ -206,6 +206,9 @@ func TestOutOfFiles(t *testing.T) {
 				if tc.ok != (err == nil && len(got) == 1) || !tc.ok && !errors.Is(err, tc.err) {
 					t.Errorf("got %v, %v, want it served: %v", got, err, tc.ok)
 				}
+				if short := tc.name == "too_old"; errors.Is(err, syscall.EMFILE) != short {
+					t.Errorf("got %v, want it to say that this machine is short of files: %v", err, short)
+				}
 			})
 		})
 	}
