@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,5 +65,16 @@ func TestErrorNamesFilter(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestErrorOfCaddys: error routes see an error of Caddy's own, whatever is around it.
+func TestErrorOfCaddys(t *testing.T) {
+	around := func(http.ResponseWriter, *http.Request) error {
+		return fmt.Errorf("around it: %w", caddyhttp.Error(http.StatusTeapot, errors.New("tea")))
+	}
+	_, err := answerOf(newHandler(t, headerFilters()...), around)
+	if handled, ok := err.(caddyhttp.HandlerError); !ok || handled.StatusCode != http.StatusTeapot { //nolint:errorlint // as Caddy does
+		t.Errorf("got %T, %v", err, err)
 	}
 }

@@ -33,7 +33,7 @@ func clientError(err error, r *http.Request) error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return Reject(http.StatusRequestEntityTooLarge, err)
+		return Reject(http.StatusRequestEntityTooLarge, tooLarge) // without the error of Caddy's around it
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errStalled
 	case r.ProtoMajor > 1: // the stream is no more, whoever has ended it

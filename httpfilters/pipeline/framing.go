@@ -101,7 +101,18 @@ func switches(request, response http.Header) bool {
 	if len(asked) != 1 || len(got) != 1 || !strings.EqualFold(asked[0], got[0]) {
 		return false
 	}
-	return !strings.EqualFold(got[0], "websocket") || response.Get("Sec-WebSocket-Accept") != ""
+	return !strings.EqualFold(got[0], "websocket") || accepts(response)
+}
+
+// accepts reports whether an answer takes up a WebSocket. Caddy's reverse proxy writes the names of these headers as
+// RFC 6455 does, so that they aren't where Go looks for them.
+func accepts(h http.Header) bool {
+	for name, values := range h {
+		if len(values) > 0 && values[0] != "" && strings.EqualFold(name, "Sec-WebSocket-Accept") {
+			return true
+		}
+	}
+	return false
 }
 
 // tunnels reports whether what follows an answer is a stream of another protocol.

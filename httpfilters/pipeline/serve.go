@@ -261,7 +261,10 @@ func (x *Exchange) refuse(err error) error {
 	if errors.Is(err, bodypipe.ErrBudget) {
 		x.w.Header().Set("Retry-After", retryAfterBudget)
 	}
-	if _, handled := errors.AsType[caddyhttp.HandlerError](err); handled || errors.Is(err, errClientGone) {
+	if handled, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
+		return handled // Caddy looks for it on the outside only
+	}
+	if errors.Is(err, errClientGone) {
 		return err
 	}
 	status := bodypipe.RequestStatus(err)
