@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 asks for it
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// echoSocket takes up any WebSocket, and says back what it gets.
+func echoSocket(w http.ResponseWriter, r *http.Request) {
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see above
+	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+		base64.StdEncoding.EncodeToString(sum[:]))
+	_, _ = io.Copy(conn, buf)
+}
+
+// TestH57_WebSocketPassesFilters: a filter for bodies has no part in a WebSocket, behind Caddy's reverse proxy and ours.
+func TestH57_WebSocketPassesFilters(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(echoSocket))
+	defer backend.Close()
+	to := strings.TrimPrefix(backend.URL, "http://")
+	l := newLab(t)
+	stock, ours := l.freeAddr(), l.freeAddr()
+	l.run(`
+	sluice {
+		cluster sockets {
+			endpoints `+to+`
+		}
+	}
+	`, fmt.Sprintf(`
+	http://%s {
+		filters {
+			json_field model {
+				header X-Model
+			}
+		}
+		reverse_proxy %s
+	}
+	http://%s {
+		filters {
+			json_field model {
+				header X-Model
+			}
+		}
+		cluster_proxy sockets
+	}
+	`, stock, to, ours))
+	for name, addr := range map[string]string{"reverse_proxy": stock, "cluster_proxy": ours} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", addr)
+			in := bufio.NewReader(conn)
+			res, err := http.ReadResponse(in, nil)
+			if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("got %v, %v, want 101", res, err)
+			}
+			fmt.Fprint(conn, "hello\n")
+			if got, err := in.ReadString('\n'); got != "hello\n" {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestFiltersBehindRequestBody: the limit of Caddy's own `request_body` is one for filters too, and error routes see it.
+func TestFiltersBehindRequestBody(t *testing.T) {
+	l := newLab(t)
+	addr := l.freeAddr()
+	l.run("", fmt.Sprintf(`
+	http://%s {
+		request_body {
+			max_size 32KB
+		}
+		filters {
+			json_field model {
+				header X-Model
+			}
+		}
+		respond ok
+		handle_errors {
+			respond "{err.status_code}: {err.message}" {err.status_code}
+		}
+	}
+	`, addr))
+	for name, length := range map[string]int64{"declared": 0, "chunked": -1} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequest(http.MethodPost, "http://"+addr, strings.NewReader(strings.Repeat(" ", 40_000)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if length < 0 {
+				req.ContentLength = length
+			}
+			res, err := freshClient().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			if err != nil || res.StatusCode != http.StatusRequestEntityTooLarge || !strings.HasPrefix(string(body), "413: ") {
+				t.Errorf("got %s, %q, %v", res.Status, body, err)
+			}
+		})
+	}
+}
