@@ -127,7 +127,7 @@ func (x *Exchange) SetState(state any) {
 // whether it is in force. A mode never goes down, and a limit is never raised. Only filters that look at the body may
 // ask, before the body has gone on.
 func (x *Exchange) UpgradeRequestBody(mode Mode, most int64) bool {
-	return x.body != nil && x.body.pipe.Upgrade(mode, most)
+	return x.body != nil && x.body.pipe.Upgrade(x.at, mode, most)
 }
 
 // UpgradeResponseBody is UpgradeRequestBody for the response. It is for the hooks Response and ResponseBody.

@@ -102,7 +102,8 @@ const (
 	Stream = bodypipe.Stream
 	// SizeLimit is Stream with a limit on the length of the whole body.
 	SizeLimit = bodypipe.SizeLimit
-	// Buffer holds the body back until a filter releases it, or it ends. Then the rest streams.
+	// Buffer holds the body back until all filters that wish for it, and look at the body, have released it, or it ends.
+	// Then the rest streams.
 	Buffer = bodypipe.Buffer
 )
 
@@ -113,9 +114,10 @@ type Action = bodypipe.Action
 const (
 	// Continue is to go on.
 	Continue = bodypipe.Continue
-	// Release is to hold nothing back any more.
+	// Release is that the filter doesn't need the body held back any more. It goes on when all that wish for Buffer have
+	// said so, and none wants it whole. From a filter that doesn't wish for Buffer it means nothing.
 	Release = bodypipe.Release
-	// Done is to see no more of this body.
+	// Done is to see no more of this body. It means Release too.
 	Done = bodypipe.Done
 )
 

@@ -71,7 +71,7 @@ func (r *requestLaw) hooks(w *world, l *lane, t *terms) {
 			continue
 		}
 		if t != nil {
-			t.ask(m.header[toNext].asks, l.ceiling)
+			l.ask(t, &m.body[toNext], m.header[toNext].asks)
 		}
 		if status := m.fails(toNext); status != 0 {
 			r.refuse(status)
@@ -166,7 +166,7 @@ func (r *responseLaw) hooks(w *world, l *lane, t *terms, piped bool) {
 		}
 		s := &m.header[toClient]
 		if piped {
-			t.ask(s.asks, l.ceiling)
+			l.ask(t, &m.body[toClient], s.asks)
 		}
 		if status := m.fails(toClient); status != 0 {
 			r.refused[status], r.mustRefuse = true, true

@@ -19,6 +19,8 @@ type lane struct {
 	budget bool
 	// first is the mode that the first filter asks for when it sees some of the body.
 	first Wish
+	// holders are the filters for which the body is held back until they release it or are done.
+	holders map[*bodyScript]bool
 }
 
 // verdict is what becomes of a body.
@@ -52,7 +54,9 @@ func (t terms) idle() bool { return !t.reads && !t.buffer && t.total == noPlace 
 // planned returns the terms on which the filters agree when the config is loaded.
 func (l *lane) planned() terms {
 	t := terms{total: noPlace, whole: len(l.filters)}
+	l.holders = make(map[*bodyScript]bool)
 	for i, f := range l.filters {
+		l.holders[f] = f.holds(f.wish)
 		t.reads = t.reads || f.wish.Access != None
 		t.wish(f.wish, l.ceiling)
 		if f.wish.Whole {
@@ -75,6 +79,15 @@ func (t *terms) wish(w Wish, ceiling int) {
 		t.buffer, t.hold = true, min(max(t.hold, most), ceiling)
 	}
 }
+
+// ask has a filter ask for another mode.
+func (l *lane) ask(t *terms, f *bodyScript, w Wish) {
+	t.ask(w, l.ceiling)
+	l.holders[f] = l.holders[f] || f.holds(w)
+}
+
+// holds reports whether a body is held back for a filter that wants such a mode.
+func (s *bodyScript) holds(w Wish) bool { return w.Mode == Buffer && s.wish.Access != None }
 
 // ask has the terms become stricter for one body. A body that is held anyway keeps its limit.
 func (t *terms) ask(w Wish, ceiling int) {
@@ -118,13 +131,40 @@ func (l *lane) comes(i, at int) int {
 	return noPlace
 }
 
+// agrees returns after how many bytes of the body filter i doesn't need it held back any more.
+func (l *lane) agrees(i int) int {
+	f := l.filters[i]
+	switch {
+	case f.fault != sound:
+		return noPlace
+	case f.doneAt > 0:
+		return min(l.reached(i, f.releaseAt), l.reached(i, f.doneAt))
+	}
+	return min(l.comes(i, 1), l.end())
+}
+
+// released returns after how many bytes of the body all agree that it needn't be held back: noPlace if one doesn't, or if
+// there is nobody to release it.
+func (l *lane) released() int {
+	last := -1
+	for i, f := range l.filters {
+		if l.holders[f] {
+			last = max(last, l.agrees(i))
+		}
+	}
+	if last < 0 {
+		return noPlace
+	}
+	return last
+}
+
 // end is the place of what happens only when the end is there, which may be later than the last byte.
 func (l *lane) end() int { return len(l.body) + 1 }
 
 // verdict works out what becomes of the body on such terms.
 func (l *lane) verdict(t terms) verdict {
 	v := verdict{out: l.made(len(l.filters), l.body, true), may: make(map[int]bool)}
-	released, refused, grows := noPlace, noPlace, false
+	refused, grows := noPlace, false
 	fail := func(status, at int) { v.may[status], v.must, refused = true, true, min(refused, at) }
 	for i, f := range l.filters {
 		if f.wish.Access == None {
@@ -139,18 +179,22 @@ func (l *lane) verdict(t terms) verdict {
 			if at := l.reached(i, f.refuseAt); at != noPlace {
 				fail(f.refusal, at)
 			}
-			released = min(released, l.reached(i, f.releaseAt))
 			grows = grows || f.writes() && (f.kind == doubles || f.kind == appends)
 		}
 	}
-	l.limit(&v, t, released, refused, grows)
+	l.limit(&v, t, refused, grows)
 	return v
 }
 
 // limit adds to a verdict what becomes of the body because of the limits.
-func (l *lane) limit(v *verdict, t terms, released, refused int, grows bool) {
+func (l *lane) limit(v *verdict, t terms, refused int, grows bool) {
 	planned := t
-	t.ask(l.first, l.ceiling)
+	for _, f := range l.filters {
+		if l.fresh(f) {
+			l.ask(&t, f, l.first)
+		}
+	}
+	released := l.released()
 	// What is asked for when the first piece is there counts from the second one.
 	late := t != planned
 	if t.whole < len(l.filters) || !t.buffer || min(released, len(l.body)) > t.hold && !late {

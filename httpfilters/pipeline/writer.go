@@ -90,7 +90,7 @@ func (w *writer) refused() bool { return w.stage == failed && !w.headerOut }
 
 // upgrade asks for a stricter mode for the body.
 func (w *writer) upgrade(mode Mode, most int64) bool {
-	return w.piped && !w.headerOut && w.pipe.Upgrade(mode, most)
+	return w.piped && !w.headerOut && w.pipe.Upgrade(w.x.h.responsePlace(w.x.at), mode, most)
 }
 
 // WriteHeader passes the header by the filters.

@@ -8,10 +8,11 @@ type Action uint8
 const (
 	// Continue is to go on as before.
 	Continue Action = 0
-	// Release is to hold nothing back any more. It means something only where the body is held and no filter wants it
-	// whole.
+	// Release is that the filter doesn't need the body held back any more, neither this piece nor later ones. It counts only
+	// from filters that wished for Buffer, or asked for it. The body goes on when all of them have released it or are done,
+	// and none wants it whole.
 	Release Action = 1
-	// Done is to see no more of this body.
+	// Done is to see no more of this body. It means Release too.
 	Done Action = 2
 )
 
@@ -50,9 +51,8 @@ func (c *Chunk) Replace(b []byte) {
 	c.data, c.replaced = b, true
 }
 
-// pass gives the chunk to the filters from one place up to before another, and returns what all of them want.
-func (p *Pipe) pass(from, to int) (Action, error) {
-	all := Continue
+// pass gives the chunk to the filters from one place up to before another, and notes what they want.
+func (p *Pipe) pass(from, to int) error {
 	for i := from; i < to; i++ {
 		w := &p.setup.Plan.wishes[i]
 		if w.Access == None || p.done.Has(i) {
@@ -63,14 +63,16 @@ func (p *Pipe) pass(from, to int) (Action, error) {
 		}
 		act, err := p.call(i, w)
 		if err != nil {
-			return all, err
+			return err
 		}
 		if act&Done != 0 {
 			p.done = p.done.With(i)
 		}
-		all |= act
+		if act&(Release|Done) != 0 && p.holders.Has(i) {
+			p.released = p.released.With(i)
+		}
 	}
-	return all, nil
+	return nil
 }
 
 // call gives the chunk to one filter.

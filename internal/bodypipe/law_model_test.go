@@ -12,7 +12,8 @@ type world struct {
 	skip    Set
 	ceiling int64
 	budget  int64 // 0 is none
-	upgrade Wish  // asked for at the start; Mode Stream is none
+	asker   int
+	upgrade Wish // what the asker asks for at the start; Mode Stream is nothing
 	body    []byte
 }
 
@@ -60,11 +61,19 @@ func (w *world) limits() limits {
 			l.whole, l.first = true, i
 		}
 	}
-	if w.upgrade.Mode == SizeLimit || !l.buffer {
+	if w.asks() && (w.upgrade.Mode == SizeLimit || !l.buffer) {
 		wish(w.upgrade)
 	}
 	l.hold = hold
 	return l
+}
+
+// asks reports whether a filter asks for something at the start.
+func (w *world) asks() bool { return w.upgrade.Mode != Stream && !w.skip.Has(w.asker) }
+
+// holds reports whether the body is held back for filter i, until it releases it or is done.
+func (w *world) holds(i int) bool {
+	return w.takesPart(i) && (w.filters[i].wish.Mode == Buffer || w.asks() && i == w.asker && w.upgrade.Mode == Buffer)
 }
 
 // takesPart reports whether filter i is called.
@@ -85,6 +94,11 @@ func (w *world) reached(i, at int) int {
 	if at > w.filters[i].doneAt {
 		return never
 	}
+	return w.comes(i, at)
+}
+
+// comes returns after how many bytes of the body as many have come to filter i, never if they don't.
+func (w *world) comes(i, at int) int {
 	n := sort.Search(len(w.body)+1, func(n int) bool { return len(w.made(i, w.body[:n], false)) >= at })
 	if n <= len(w.body) {
 		return n
@@ -95,11 +109,38 @@ func (w *world) reached(i, at int) int {
 	return never
 }
 
+// agrees returns after how many bytes of the body filter i doesn't need it held back any more.
+func (w *world) agrees(i int) int {
+	f := w.filters[i]
+	switch {
+	case f.broken:
+		return never
+	case f.doneAt > 0:
+		return min(w.reached(i, f.releaseAt), w.reached(i, f.doneAt))
+	}
+	return min(w.comes(i, 1), len(w.body))
+}
+
+// released returns after how many bytes of the body all agree that it needn't be held back: never if one doesn't, or if
+// there is nobody to release it.
+func (w *world) released() int {
+	last := -1
+	for i := range w.filters {
+		if w.holds(i) {
+			last = max(last, w.agrees(i))
+		}
+	}
+	if last < 0 {
+		return never
+	}
+	return last
+}
+
 // verdict works out what becomes of the body, from the whole of it.
 func (w *world) verdict() verdict {
 	l := w.limits()
 	v := verdict{out: w.made(len(w.filters), w.body, true)}
-	released, refused := never, never
+	released, refused := w.released(), never
 	for i, f := range w.filters {
 		if !w.takesPart(i) {
 			continue
@@ -113,7 +154,6 @@ func (w *world) verdict() verdict {
 		if at := w.reached(i, f.refuseAt); at != never {
 			v.causes, refused = append(v.causes, Refuse(403)), min(refused, at)
 		}
-		released = min(released, w.reached(i, f.releaseAt))
 		v.grows = v.grows || l.buffer && !l.whole && f.wish.Access == ReadWrite && (f.kind == doubles || f.kind == appends)
 	}
 	if l.whole || !l.buffer || released > l.hold {

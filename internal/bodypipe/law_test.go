@@ -68,8 +68,8 @@ func (t *tape) world() *world {
 	if t.rarely(5) {
 		w.budget = int64(t.below(4)) * 300
 	}
-	if t.rarely(3) {
-		w.upgrade = t.wish()
+	if t.rarely(3) && len(w.filters) > 0 {
+		w.asker, w.upgrade = t.below(len(w.filters)), t.wish()
 	}
 	times := 1
 	if t.rarely(8) { // so much that blocks are exchanged
@@ -100,8 +100,8 @@ func (w *world) start(t *testing.T) *passage {
 		p.actors[i].script = f
 	}
 	p.pipe.Start(Setup{Plan: mustPlan(t, w.ceiling, wishes...), Host: p, Budget: p.budget, Skip: w.skip})
-	if w.upgrade.Mode != Stream {
-		p.pipe.Upgrade(w.upgrade.Mode, w.upgrade.Max)
+	if w.asks() {
+		p.pipe.Upgrade(w.asker, w.upgrade.Mode, w.upgrade.Max)
 	}
 	return p
 }

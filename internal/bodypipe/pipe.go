@@ -17,6 +17,9 @@ type Pipe struct {
 	// buffers says that the plan buffers: no filter raises the limit of that later.
 	buffers bool
 	done    Set
+	// holders are the filters for which the body is held back and which may release it, released those that have.
+	holders, released Set
+
 	chunk   Chunk
 	held    buffer
 	extra   int64 // bytes taken from the budget for what filters put in the place of a whole body
@@ -31,7 +34,7 @@ type Pipe struct {
 func (p *Pipe) Start(s Setup) {
 	p.Close()
 	t := s.Plan.Terms(s.Skip)
-	*p = Pipe{setup: s, terms: t, buffers: t.Mode == Buffer, done: s.Skip}
+	*p = Pipe{setup: s, terms: t, buffers: t.Mode == Buffer, done: s.Skip, holders: s.Plan.holders &^ s.Skip}
 }
 
 // Close gives back what the pipe holds. What Push returned is no longer good. It may be called more than once.
@@ -75,10 +78,11 @@ func (p *Pipe) Changed() bool { return p.changed }
 // Read returns how many bytes of the body were taken.
 func (p *Pipe) Read() int64 { return p.read }
 
-// Upgrade asks for a stricter mode, with a limit as in a Wish, and reports whether it is in force. A mode never goes
-// down, a limit on the whole body is never raised. A body that the plan buffers keeps the plan's limit; another is
-// buffered up to the ceiling at most, and only as long as nothing of it has gone on.
-func (p *Pipe) Upgrade(mode Mode, most int64) bool {
+// Upgrade has filter i ask for a stricter mode, with a limit as in a Wish, and reports whether it is in force. A mode
+// never goes down, a limit on the whole body is never raised. A body that the plan buffers keeps the plan's limit; another
+// is buffered up to the ceiling at most, and only as long as nothing of it has gone on. A filter that has access and asks
+// for Buffer has the body held back until it releases it, as if it had wished for it.
+func (p *Pipe) Upgrade(i int, mode Mode, most int64) bool {
 	switch {
 	case p.err != nil || mode > Buffer || most < 0:
 		return false
@@ -86,10 +90,13 @@ func (p *Pipe) Upgrade(mode Mode, most int64) bool {
 		return false
 	case mode == Buffer && p.going:
 		return false
-	case mode == Buffer && p.buffers:
-		return true
 	}
-	p.terms.add(mode, most, p.setup.Plan.ceiling)
+	if mode == Buffer && p.setup.Plan.wishes[i].Access != None && !p.done.Has(i) {
+		p.holders = p.holders.With(i)
+	}
+	if mode != Buffer || !p.buffers {
+		p.terms.add(mode, most, p.setup.Plan.ceiling)
+	}
 	return true
 }
 
@@ -148,16 +155,15 @@ func (p *Pipe) Push(in []byte, end bool) (n int, out []byte, err error) {
 func (p *Pipe) run(in []byte, end bool) ([]byte, error) {
 	p.chunk = Chunk{data: in, end: end}
 	whole := p.terms.Whole
-	act, err := p.pass(0, whole)
+	err := p.pass(0, whole)
 	p.changed = p.changed || p.chunk.replaced
 	if err != nil {
 		return nil, err
 	}
-	released := act&Release != 0 && whole == len(p.setup.Plan.wishes)
 	switch {
 	case !p.Holding():
 		p.going = true
-	case released:
+	case p.agreed():
 		err = p.release()
 	case end:
 		err = p.finish(whole)
@@ -166,6 +172,11 @@ func (p *Pipe) run(in []byte, end bool) ([]byte, error) {
 	}
 	p.ended = end && err == nil
 	return p.chunk.data, err
+}
+
+// agreed reports whether all for whom the body is held back have released it. Where there are none nobody can.
+func (p *Pipe) agreed() bool {
+	return p.terms.Whole == len(p.setup.Plan.wishes) && p.holders != 0 && p.holders&^p.released == 0
 }
 
 // tooMuch reports whether more came, or was made of it, than is held back. What came is more only if a filter has asked for
@@ -225,7 +236,7 @@ func (p *Pipe) finish(from int) error {
 	if err := p.join(); err != nil {
 		return err
 	}
-	_, err := p.pass(from, len(p.setup.Plan.wishes))
+	err := p.pass(from, len(p.setup.Plan.wishes))
 	p.changed = p.changed || p.chunk.replaced
 	if err != nil {
 		return err

@@ -124,10 +124,15 @@ func TestPass(t *testing.T) {
 		{"at once", []Wish{peeks}, []string{"ab."}, []string{"ab"}, []string{"0:ab."}, nil},
 		{"H86_released", []Wish{peeks}, []string{"a", "release0", "b", "c."}, []string{"", "arelease0", "b", "c"}, []string{"0:a", "0:release0", "0:b", "0:c."}, nil},
 		{"released at once", []Wish{peeks}, []string{"release0", "b."}, []string{"release0", "b"}, []string{"0:release0", "0:b."}, nil},
-		{"released by one that has not asked", []Wish{peeks, reads}, []string{"a", "release1", "b."}, []string{"", "arelease1", "b"}, []string{"0:a", "1:a", "0:release1", "1:release1", "0:b.", "1:b."}, nil},
+		{"not released by one that hasn't asked", []Wish{peeks, reads}, []string{"a", "release1", "b."}, []string{"", "", "arelease1b"}, []string{"0:a", "1:a", "0:release1", "1:release1", "0:b.", "1:b."}, nil},
+		{"released by one of two", []Wish{peeks, peeks}, []string{"release0", "b."}, []string{"", "release0b"}, []string{"0:release0", "1:release0", "0:b.", "1:b."}, nil},
+		{"released by both, one after the other", []Wish{peeks, peeks}, []string{"release1", "a", "release0", "b."}, []string{"", "", "release1arelease0", "b"}, []string{"0:release1", "1:release1", "0:a", "1:a", "0:release0", "1:release0", "0:b.", "1:b."}, nil},
+		{"released by one, the other is done", []Wish{peeks, peeks}, []string{"done1", "release0", "b."}, []string{"", "done1release0", "b"}, []string{"0:done1", "1:done1", "0:release0", "0:b."}, nil},
+		{"released by one, another breaks", []Wish{peeks, open(peeks)}, []string{"release0 break1", "b."}, []string{"", "release0 break1b"}, []string{"0:release0 break1", "1:release0 break1", "0:b.", "1:b."}, nil},
+		{"nobody can release what is held for one without access", []Wish{{Mode: Buffer}, reads}, []string{"release1", "b."}, []string{"", "release1b"}, []string{"1:release1", "1:b."}, nil},
 		{"released, but a later filter refuses", []Wish{peeks, peeks}, []string{"a", "release0 refuse1"}, []string{""}, []string{"0:a", "1:a", "0:release0 refuse1", "1:release0 refuse1"}, Refuse(403)},
-		{"released and done", []Wish{peeks, peeks}, []string{"release0 done0", "b."}, []string{"release0 done0", "b"}, []string{"0:release0 done0", "1:release0 done0", "1:b."}, nil},
-		{"all done, nobody released", []Wish{peeks}, []string{"done0", "b", "c."}, []string{"", "", "done0bc"}, []string{"0:done0"}, nil},
+		{"released and done", []Wish{peeks, reads}, []string{"release0 done0", "b."}, []string{"release0 done0", "b"}, []string{"0:release0 done0", "1:release0 done0", "1:b."}, nil},
+		{"all done", []Wish{peeks}, []string{"done0", "b", "c."}, []string{"done0", "b", "c"}, []string{"0:done0"}, nil},
 		{"a broken filter releases nothing", []Wish{open(edits)}, []string{"release0 break0", "b."}, []string{"", "release0 break0b"}, []string{"0:release0 break0", "0:b."}, nil},
 		{"edited while held", []Wish{edits, edits}, []string{"upper0", "empty1", "more0."}, []string{"", "", "UPPER0more0+++"}, []string{"0:upper0", "1:UPPER0", "0:empty1", "1:empty1", "0:more0.", "1:more0+++."}, nil},
 		{"edited as it is released", []Wish{edits}, []string{"a", "upper0 release0."}, []string{"", "aUPPER0 RELEASE0"}, []string{"0:a", "0:upper0 release0."}, nil},
@@ -177,6 +182,27 @@ func TestSkip(t *testing.T) {
 	}
 	if want := []string{"2:a", "2:b."}; !slices.Equal(l.seen, want) {
 		t.Errorf("got %q, want %q", l.seen, want)
+	}
+}
+
+// TestSkippedHolders has the filters skipped for which the plan holds bodies back: the others agree without them.
+func TestSkippedHolders(t *testing.T) {
+	for _, tt := range []struct {
+		wishes []Wish
+		skip   Set
+		out    []string
+	}{
+		{[]Wish{peeks, peeks}, Set(0).With(0), []string{"release1 release2", "b"}},
+		{[]Wish{peeks, peeks, {Mode: Buffer}}, Set(0).With(0), []string{"release1 release2", "b"}},
+		{[]Wish{peeks, reads, {Mode: Buffer}}, Set(0).With(0), []string{"", "release1 release2b"}},
+		{[]Wish{judges, peeks}, Set(0).With(0), []string{"release1 release2", "b"}},
+	} {
+		var p Pipe
+		p.Start(Setup{Plan: mustPlan(t, 0, tt.wishes...), Host: new(log), Budget: newBudget(0), Skip: tt.skip})
+		if out, err := push(t, &p, "release1 release2", "b."); err != nil || !slices.Equal(out, tt.out) {
+			t.Errorf("%+v: got %q, %v, want %q", tt.wishes, out, err, tt.out)
+		}
+		p.Close()
 	}
 }
 

@@ -33,7 +33,8 @@ const (
 	Stream Mode = iota
 	// SizeLimit is Stream with a limit on the length of the whole body.
 	SizeLimit
-	// Buffer holds the body back until a filter releases it or it ends. After a release the rest streams.
+	// Buffer holds the body back until all filters that wish for it, and have access, have released it, or it ends. After
+	// the release the rest streams.
 	Buffer
 )
 
@@ -94,6 +95,8 @@ type Plan struct {
 	wishes  []Wish
 	ceiling int64
 	all     Terms
+	// holders are the filters that wish for Buffer and have access: they may release the body.
+	holders Set
 }
 
 // NewPlan returns a plan. A ceiling of 0 is DefaultCeiling; more than MaxCeiling is MaxCeiling.
@@ -114,6 +117,11 @@ func NewPlan(ceiling int64, wishes ...Wish) (*Plan, error) {
 	}
 	p := &Plan{wishes: slices.Clone(wishes), ceiling: min(ceiling, MaxCeiling)}
 	p.all = p.merge(0)
+	for i, w := range wishes {
+		if w.Mode == Buffer && w.Access != None {
+			p.holders = p.holders.With(i)
+		}
+	}
 	return p, nil
 }
 
