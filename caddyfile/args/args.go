@@ -3,10 +3,12 @@
 package args
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -28,6 +30,13 @@ func NoBlock(d *caddyfile.Dispenser, name string) error {
 		return d.Errf("%s takes no block", name)
 	}
 	return nil
+}
+
+// Here returns a dispenser that stays where d stands, for errors about what begins there.
+func Here(d *caddyfile.Dispenser) *caddyfile.Dispenser {
+	stays := caddyfile.NewDispenser([]caddyfile.Token{d.Token()})
+	stays.Next()
+	return stays
 }
 
 // One returns the option's only argument.
@@ -109,10 +118,27 @@ func DurationOrOff(d *caddyfile.Dispenser) (caddy.Duration, error) {
 func duration(d *caddyfile.Dispenser, name, value string) (caddy.Duration, error) {
 	dur, err := caddy.ParseDuration(value)
 	if err != nil {
-		return 0, d.Errf("%s: %v", name, err)
+		return 0, d.Errf("%s: %q is not a duration, such as 30s", name, value)
 	}
 	if dur <= 0 {
 		return 0, d.Errf("%s: %q is not a positive duration", name, value)
+	}
+	return caddy.Duration(dur), nil
+}
+
+// DurationIn is Duration for durations from low to high.
+func DurationIn(d *caddyfile.Dispenser, low, high time.Duration) (caddy.Duration, error) {
+	name := d.Val()
+	value, err := One(d)
+	if err != nil {
+		return 0, err
+	}
+	dur, err := caddy.ParseDuration(value)
+	if err != nil {
+		return 0, d.Errf("%s: %q is not a duration, such as 30s", name, value)
+	}
+	if dur < low || dur > high {
+		return 0, d.Errf("%s: %q is out of range, %v to %v", name, value, low, high)
 	}
 	return caddy.Duration(dur), nil
 }
@@ -122,6 +148,16 @@ func Bytes(d *caddyfile.Dispenser) (int64, error) { return BytesFrom(d, 1) }
 
 // BytesFrom is Bytes for numbers that are at least least: 0 where zero isn't the default in JSON.
 func BytesFrom(d *caddyfile.Dispenser, least uint64) (int64, error) {
+	return bytes(d, least, math.MaxInt64, fmt.Sprintf("at least %d", least))
+}
+
+// BytesIn is Bytes for numbers from low to high.
+func BytesIn(d *caddyfile.Dispenser, low, high uint64) (int64, error) {
+	return bytes(d, low, high, fmt.Sprintf("%d to %d (%s)", low, high, strings.ReplaceAll(humanize.IBytes(high), " ", "")))
+}
+
+// bytes reads a number of bytes from low to high, which text says in words.
+func bytes(d *caddyfile.Dispenser, low, high uint64, text string) (int64, error) {
 	name := d.Val()
 	value, err := One(d)
 	if err != nil {
@@ -131,8 +167,8 @@ func BytesFrom(d *caddyfile.Dispenser, least uint64) (int64, error) {
 	if err != nil {
 		return 0, d.Errf("%s: %q is not a size, such as 32768 or 64KiB", name, value)
 	}
-	if n < least || n > math.MaxInt64 {
-		return 0, d.Errf("%s: %q is out of range", name, value)
+	if n < low || n > high {
+		return 0, d.Errf("%s: %q is out of range, %s", name, value, text)
 	}
 	return int64(n), nil
 }
@@ -160,7 +196,7 @@ func Number(d *caddyfile.Dispenser, low, high int) (int, error) {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {
-		return 0, d.Errf("%s: %q is not a number", name, value)
+		return 0, d.Errf("%s: %q is not a number from %d to %d", name, value, low, high)
 	}
 	if n < low || n > high {
 		return 0, d.Errf("%s: %q is out of range, %d to %d", name, value, low, high)

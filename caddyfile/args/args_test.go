@@ -33,6 +33,12 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 	case "DurationOrOff":
 		value, err := DurationOrOff(d)
 		return time.Duration(value).String(), err
+	case "DurationIn":
+		value, err := DurationIn(d, time.Second, time.Hour)
+		return time.Duration(value).String(), err
+	case "BytesIn":
+		value, err := BytesIn(d, 2, 64<<20)
+		return fmt.Sprint(value), err
 	case "Bytes":
 		value, err := Bytes(d)
 		return fmt.Sprint(value), err
@@ -74,6 +80,10 @@ func TestArguments(t *testing.T) {
 		{"Duration", "opt 1ns", "1ns"},
 		{"DurationOrOff", "opt 5s", "5s"},
 		{"DurationOrOff", "opt off", "-1ns"},
+		{"DurationIn", "opt 1s", "1s"},
+		{"DurationIn", "opt 1h", "1h0m0s"},
+		{"BytesIn", "opt 2", "2"},
+		{"BytesIn", "opt 64MiB", "67108864"},
 		{"Bytes", "opt 65536", "65536"},
 		{"Bytes", "opt 64KiB", "65536"},
 		{"Bytes", "opt 64kib", "65536"},
@@ -115,8 +125,15 @@ func TestErrors(t *testing.T) {
 		{"Many", "opt", "opt needs at least one argument"},
 		{"Many", "opt\nnext", "opt needs at least one argument"},
 		{"Duration", "opt", "opt needs an argument"},
-		{"Duration", "opt 5", "opt: "},
-		{"Duration", "opt soon", "opt: "},
+		{"Duration", "opt 5", `opt: "5" is not a duration, such as 30s`},
+		{"Duration", "opt soon", `opt: "soon" is not a duration, such as 30s`},
+		{"DurationIn", "opt", "opt needs an argument"},
+		{"DurationIn", "opt 5", `opt: "5" is not a duration, such as 30s`},
+		{"DurationIn", "opt 999ms", `opt: "999ms" is out of range, 1s to 1h0m0s`},
+		{"DurationIn", "opt 61m", `opt: "61m" is out of range, 1s to 1h0m0s`},
+		{"BytesIn", "opt 1", `opt: "1" is out of range, 2 to 67108864 (64MiB)`},
+		{"BytesIn", "opt 65MiB", `opt: "65MiB" is out of range, 2 to 67108864 (64MiB)`},
+		{"BytesIn", "opt much", `opt: "much" is not a size`},
 		{"Duration", "opt 0s", `opt: "0s" is not a positive duration`},
 		{"Duration", "opt -1s", `opt: "-1s" is not a positive duration`},
 		{"Duration", "opt 1s 2s", `opt takes one argument, got also "2s"`},
@@ -126,7 +143,7 @@ func TestErrors(t *testing.T) {
 		{"Bytes", "opt", "opt needs an argument"},
 		{"Bytes", "opt much", "opt: "},
 		{"Bytes", "opt -1", "opt: "},
-		{"Bytes", "opt 0", `opt: "0" is out of range`},
+		{"Bytes", "opt 0", `opt: "0" is out of range, at least 1`},
 		{"Bytes", "opt 0KiB", `opt: "0KiB" is out of range`},
 		{"Bytes", "opt 0.5", `opt: "0.5" is out of range`},
 		{"Bytes", "opt 9223372036854775808", `opt: "9223372036854775808" is out of range`},

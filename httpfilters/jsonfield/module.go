@@ -3,19 +3,15 @@
 package jsonfield
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
 	"github.com/caddy-sluice/sluice/internal/jsonscan"
-	"github.com/caddy-sluice/sluice/modules/reserved"
 )
 
 // The answers to what an option asks.
@@ -39,7 +35,8 @@ func init() {
 // type that a request gives its body doesn't matter. A request without a body goes on, without headers.
 //
 // The result `status` says what was found: `found`, `missing` (a member is not there, is no text, or can't be the value of
-// a header), `invalid` (no JSON object), `empty` (no body), `encoded` (compressed) or `limit` (longer than the limit).
+// a header), `invalid` (no JSON object), `ambiguous` (readers could differ about it), `empty` (no body), `encoded`
+// (compressed) or `limit` (longer than the limit). It is set before a body is refused.
 type Filter struct {
 	// The members, at most 16.
 	Fields []Field `json:"fields,omitempty"`
@@ -111,8 +108,8 @@ func (f *Filter) Provision(caddy.Context) error {
 	if f.Limit < 0 || f.Limit > maxLimit {
 		return fmt.Errorf("limit: %d is out of range, 1 to %d (64MiB)", f.Limit, maxLimit)
 	}
-	if f.OnLimit == proceed && f.Limit == 0 {
-		return fmt.Errorf("limit: missing; on_limit %s needs it", proceed)
+	if err := f.limitFits(); err != nil {
+		return err
 	}
 	if f.MaxValue < 0 || f.MaxValue > jsonscan.MaxMaxValue {
 		return fmt.Errorf("max_value: %d is out of range, 1 to %d", f.MaxValue, jsonscan.MaxMaxValue)
@@ -120,62 +117,12 @@ func (f *Filter) Provision(caddy.Context) error {
 	return f.provisionFields()
 }
 
-// provisionFields checks the fields.
-func (f *Filter) provisionFields() error {
-	if n := len(f.Fields); n == 0 || n > jsonscan.MaxNames {
-		return fmt.Errorf("fields: %d fields, 1 to %d are needed", n, jsonscan.MaxNames)
-	}
-	options := jsonscan.Options{Strict: f.Strict == on, MaxValue: f.MaxValue}
-	for i := range f.Fields {
-		field := &f.Fields[i]
-		switch {
-		case field.Field == "":
-			return fmt.Errorf("fields[%d].field: missing", i)
-		case !httpguts.ValidHeaderFieldName(field.Header):
-			return fmt.Errorf("fields[%d].header: %q is not the name of a header", i, field.Header)
-		}
-		field.Header = http.CanonicalHeaderKey(field.Header)
-		if err := f.headerFits(i); err != nil {
-			return fmt.Errorf("fields[%d].header: %q %w", i, field.Header, err)
-		}
-		options.Names = append(options.Names, field.Field)
-	}
-	var err error
-	if f.query, err = jsonscan.NewQuery(options); err != nil {
-		return fmt.Errorf("fields: %w", err)
+// limitFits says whether the limit that on_limit needs is missing.
+func (f *Filter) limitFits() error {
+	if f.OnLimit == proceed && f.Limit == 0 {
+		return fmt.Errorf("limit: missing; on_limit %s needs it", proceed)
 	}
 	return nil
-}
-
-// headerFits says why the header of a field can't be set.
-func (f *Filter) headerFits(i int) error {
-	name := f.Fields[i].Header
-	if forbidden(name) {
-		return errors.New("is the protocol's own")
-	}
-	for j := range i {
-		switch other := f.Fields[j].Header; {
-		case name == other:
-			return errors.New("is given twice")
-		case reserved.Same(name, other):
-			return fmt.Errorf("is %q to some backends, which is given too", other)
-		}
-	}
-	return nil
-}
-
-// protocolHeaders are the protocol's own: what a body says must not change how it is read. Those that begin with Proxy-
-// are too.
-var protocolHeaders = []string{
-	"Host", "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Keep-Alive", "Expect",
-	"Content-Encoding", "Http2-Settings",
-}
-
-// forbidden reports whether a header is the protocol's own, also for backends that take other spellings for it.
-func forbidden(name string) bool {
-	const proxy = "Proxy-"
-	return len(name) > len(proxy) && reserved.Same(name[:len(proxy)], proxy) ||
-		slices.ContainsFunc(protocolHeaders, func(own string) bool { return reserved.Same(name, own) })
 }
 
 // OwnedHeaders implements pipeline.HeaderOwner.
@@ -260,69 +207,6 @@ func (f *Filter) look(x *pipeline.Exchange, s *scan, c *pipeline.Chunk) (pipelin
 	return settled, f.judge(x, s, state)
 }
 
-// judge does what is to be done once it is known what the body is.
-func (f *Filter) judge(x *pipeline.Exchange, s *scan, state jsonscan.State) error {
-	switch {
-	case state == jsonscan.Found:
-		return f.promote(x, s)
-	case state == jsonscan.Absent:
-		return f.missing(x)
-	case s.Reason() == jsonscan.Empty && s.length == 0:
-		return x.Set(statusKey, "empty")
-	case f.Strict == on && (state != jsonscan.NotJSON || s.doubtful()):
-		return pipeline.Reject(http.StatusBadRequest, fmt.Errorf("the body could be read in several ways: %s at byte %d", s.Reason(), s.Offset()))
-	case f.OnInvalid == reject:
-		return pipeline.Reject(http.StatusBadRequest, fmt.Errorf("the body is no JSON object: %s at byte %d", s.Reason(), s.Offset()))
-	}
-	return x.Set(statusKey, "invalid")
-}
-
-// statusKey is the key of the result that says what was found.
-const statusKey = "status"
-
-// promote sets the headers of the members.
-func (f *Filter) promote(x *pipeline.Exchange, s *scan) error {
-	all := true
-	for i := range f.Fields {
-		m := s.Member(i)
-		if m.Text == nil {
-			all = false
-			continue
-		}
-		x.Request().Header[f.Fields[i].Header] = []string{string(m.Text)}
-	}
-	if !all {
-		return f.missing(x)
-	}
-	return x.Set(statusKey, "found")
-}
-
-// missing does what is to be done if a member is missing.
-func (f *Filter) missing(x *pipeline.Exchange) error {
-	if f.OnMissing == reject {
-		return pipeline.Reject(http.StatusBadRequest, errors.New("the body lacks a member, or it is nothing for a header"))
-	}
-	return x.Set(statusKey, "missing")
-}
-
-// tooLong does what is to be done with a body that is too long.
-func (f *Filter) tooLong(x *pipeline.Exchange) error {
-	if f.OnLimit == reject {
-		return pipeline.Reject(http.StatusRequestEntityTooLarge, pipeline.ErrTooLarge)
-	}
-	return x.Set(statusKey, "limit")
-}
-
-// encoded does what is to be done with a body that can't be read as it is.
-func (f *Filter) encoded(x *pipeline.Exchange) error {
-	if f.Strict == off {
-		return x.Set(statusKey, "encoded")
-	}
-	r := pipeline.Reject(http.StatusUnsupportedMediaType, errors.New("the body is compressed"))
-	r.Header = http.Header{"Accept-Encoding": {"identity"}} // RFC 9110 section 15.5.16
-	return r
-}
-
 // encoded reports whether the body of a request is compressed.
 func encoded(r *http.Request) bool {
 	for _, value := range r.Header["Content-Encoding"] {
@@ -331,19 +215,6 @@ func encoded(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// doubtful reports whether a body that is no JSON object may be one to somebody else: it begins like one, or with what
-// some readers pass over, comments and white space of other kinds.
-func (s *scan) doubtful() bool {
-	switch s.Reason() {
-	case jsonscan.Empty:
-		return false
-	case jsonscan.NotObject:
-	default:
-		return true
-	}
-	return s.first == '/' || s.first == '#' || s.first < ' ' || s.first >= 0x7f
 }
 
 // firstByte returns the first byte that is no white space of JSON, 0 if there is none.
