@@ -86,6 +86,12 @@ func TestRefused(t *testing.T) {
 		{"on_response informational", with(`"on_response":[{"status_code":[199]}]`), "filters[0]: on_response[0]: status_code: 199"},
 		{"on_response 600", with(`"on_response":[{"status_code":[600]}]`), "filters[0]: on_response[0]: status_code: 600"},
 
+		{"on_response of a filter for requests", `[` + plain + `,{"filter":{"filter":"test_upstream"},"on_response":[{"status_code":[2]}]}]`, "filters[1]: on_response: has no meaning, *pipeline.testUpstream doesn't look at responses"},
+
+		{"more held than a request may have", `{"request_body_limit":100,"filters":[` + plain + `,{"filter":{"filter":"test_body","most":101}}]}`, "filters[1]: filter: it wants up to 101 bytes held back; request_body_limit must be as much, and is 100"},
+		{"more held than a response may have", `{"response_body_limit":100,"filters":[{"filter":{"filter":"test_body","most":101}}]}`, "filters[0]: filter: it wants up to 101 bytes held back; response_body_limit must be as much, and is 100"},
+		{"more held than the default", `[{"filter":{"filter":"test_body","most":10485761}}]`, "request_body_limit must be as much, and is 10485760"},
+
 		{"failure_mode unknown", with(`"failure_mode":"ajar"`), `filters[0]: failure_mode: "ajar" is not known; must be closed or open`},
 		{"failure_mode open of a guard", `[{"filter":{"filter":"test_guard"},"failure_mode":"open"}]`, `filters[0]: failure_mode: "open" is not for filters that protect something`},
 
@@ -142,18 +148,20 @@ func TestRefused(t *testing.T) {
 
 func TestAccepted(t *testing.T) {
 	for name, config := range map[string]string{
-		"nothing":              `{}`,
-		"smallest":             `{"request_body_limit":1,"response_body_limit":1,"body_timeout":"10ms"}`,
-		"largest":              `{"request_body_limit":67108864,"response_body_limit":67108864,"body_timeout":"1h"}`,
-		"most filters":         list(63, `{"filter":{"filter":"test_filter","label":"%d"}}`),
-		"longest name":         `[{"name":"` + strings.Repeat("n", 64) + `","filter":{"filter":"test_filter"}}]`,
-		"name":                 `[{"name":"aZ09_-","filter":{"filter":"test_filter"}}]`,
-		"same module twice":    `[{"filter":{"filter":"test_filter"}},{"filter":{"filter":"test_filter"}}]`,
-		"guard that is closed": `[{"filter":{"filter":"test_guard"},"failure_mode":"closed"}]`,
-		"most branches":        `[{"filter":{"filter":"test_filter"},"branches":` + list(16, `{"name":"b%d","rejoin":"end"}`) + `}]`,
-		"H146 least":           branching(`"rejoin":"first","max_iterations":1`),
-		"H146 most":            branching(`"rejoin":"host","max_iterations":100`),
-		"deepest":              nested(10),
+		"nothing":                `{}`,
+		"smallest":               `{"request_body_limit":1,"response_body_limit":1,"body_timeout":"10ms"}`,
+		"largest":                `{"request_body_limit":67108864,"response_body_limit":67108864,"body_timeout":"1h"}`,
+		"as much held as may be": `{"request_body_limit":100,"response_body_limit":100,"filters":[{"filter":{"filter":"test_body","most":100}}]}`,
+		"on_response of none":    `[{"filter":{"filter":"test_upstream"},"on_response":[]}]`,
+		"most filters":           list(63, `{"filter":{"filter":"test_filter","label":"%d"}}`),
+		"longest name":           `[{"name":"` + strings.Repeat("n", 64) + `","filter":{"filter":"test_filter"}}]`,
+		"name":                   `[{"name":"aZ09_-","filter":{"filter":"test_filter"}}]`,
+		"same module twice":      `[{"filter":{"filter":"test_filter"}},{"filter":{"filter":"test_filter"}}]`,
+		"guard that is closed":   `[{"filter":{"filter":"test_guard"},"failure_mode":"closed"}]`,
+		"most branches":          `[{"filter":{"filter":"test_filter"},"branches":` + list(16, `{"name":"b%d","rejoin":"end"}`) + `}]`,
+		"H146 least":             branching(`"rejoin":"first","max_iterations":1`),
+		"H146 most":              branching(`"rejoin":"host","max_iterations":100`),
+		"deepest":                nested(10),
 		"branches side by side": `[{"filter":{"filter":"test_filter"},"branches":[{"name":"a","routes":[{"handle":[{"handler":"filters","filters":` + nested(9) + `}]}]},` +
 			`{"name":"b","routes":[{"handle":[{"handler":"filters","filters":` + nested(9) + `}]}]}]}]`,
 		"idle body filter in a branch": branching(`"routes":[{"handle":[{"handler":"filters","filters":[{"filter":{"filter":"test_body","idle":true}}]}]}]`),
@@ -213,6 +221,8 @@ func TestChainsRefused(t *testing.T) {
 		{"name in both", `[` + plain + `,{"name":"a","filter":{"filter":"test_filter"}}]`, `[{"chain":"c"},{"name":"a","filter":{"filter":"test_filter"}}]`, `filters[1]: name: "a" is the name of filters[0]: filter_chains.c[1] too`},
 		{"branch", `[{"filter":{"filter":"test_filter"},"branches":[{"name":"b"}]}]`, `[` + plain + `,{"chain":"c"}]`, "filters[1]: filter_chains.c[0]: branches[0]: routes: missing"},
 		{"chain twice with a name", `[{"name":"a","filter":{"filter":"test_filter"}}]`, `[{"chain":"c"},{"chain":"c"}]`, `filters[1]: filter_chains.c[0]: name: "a" is the name of filters[0]: filter_chains.c[0] too`},
+		{"on_response", `[` + plain + `,{"filter":{"filter":"test_upstream"},"on_response":[{"status_code":[2]}]}]`, `[{"chain":"c"}]`, "filters[0]: filter_chains.c[1]: on_response: has no meaning"},
+		{"more held than there may be", `[{"filter":{"filter":"test_body","most":10485761}}]`, `[` + plain + `,{"chain":"c"}]`, "filters[1]: filter_chains.c[0]: filter: it wants up to 10485761 bytes held back"},
 		{"too many", list(62, `{"filter":{"filter":"test_filter","label":"%d"}}`), `[` + plain + `,` + plain + `,{"chain":"c"}]`, "filters: 64 filters, at most 63"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

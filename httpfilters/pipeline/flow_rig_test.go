@@ -119,6 +119,8 @@ type testBody struct {
 	doing
 	Hold bool `json:"hold,omitempty"`
 	Idle bool `json:"idle,omitempty"`
+	// Most is how many bytes to hold back.
+	Most int64 `json:"most,omitempty"`
 }
 
 func (*testBody) CaddyModule() caddy.ModuleInfo {
@@ -131,6 +133,8 @@ func (f *testBody) wish() Wish {
 		return Wish{}
 	case f.Hold:
 		return Wish{Access: ReadOnly, Mode: Buffer, Whole: true}
+	case f.Most > 0:
+		return Wish{Access: ReadOnly, Mode: Buffer, Max: f.Most}
 	}
 	return Wish{Access: ReadOnly}
 }

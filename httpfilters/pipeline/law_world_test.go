@@ -135,6 +135,9 @@ func (t *tape) world() *world {
 		m := member{skipped: t.rarely(6), successful: t.rarely(6), open: t.rarely(2)}
 		for direction := range 2 {
 			m.body[direction] = t.script(420+10*direction+i, m.open)
+			if wish := &m.body[direction].wish; wish.Mode == Buffer { // more is refused at load
+				wish.Max = min(wish.Max, int64(w.ceilings[direction]))
+			}
 			m.header[direction] = t.hook(440 + 10*direction + i)
 		}
 		m.header[toNext].status = 0

@@ -38,10 +38,17 @@ func (h *Handler) plan() error {
 		if e.requestBody != nil {
 			request[i] = e.requestBody.RequestBodyWish()
 			request[i].FailOpen = e.open
+			if err := e.fits(request[i], requestBodyLimit, h.RequestBodyLimit); err != nil {
+				return err
+			}
 		}
 		if e.responseBody != nil {
-			response[h.responsePlace(i)] = e.responseBody.ResponseBodyWish()
-			response[h.responsePlace(i)].FailOpen = e.open
+			wish := &response[h.responsePlace(i)]
+			*wish = e.responseBody.ResponseBodyWish()
+			wish.FailOpen = e.open
+			if err := e.fits(*wish, responseBodyLimit, h.ResponseBodyLimit); err != nil {
+				return err
+			}
 		}
 		if e.bound != nil {
 			bound[i] = bodypipe.Wish{Access: e.bound.BoundBodyAccess(), Mode: Buffer, Whole: true, FailOpen: e.open}
@@ -71,6 +78,14 @@ func (h *Handler) plan() error {
 	}
 	p.selected, err = upstreamPlan(h.RequestBodyLimit, selected)
 	return err
+}
+
+// fits says what is wrong with a wish for more than may be held back. It isn't cut down: the filter relies on it.
+func (e *entry) fits(w Wish, name string, limit int64) error {
+	if w.Mode != Buffer || w.Max <= limit {
+		return nil
+	}
+	return fmt.Errorf("%s: filter: it wants up to %d bytes held back; %s must be as much, and is %d", e.where, w.Max, name, limit)
 }
 
 // upstreamPlan returns a plan for upstream bodies, nil if no filter has access to them.

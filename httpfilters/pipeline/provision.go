@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +22,17 @@ const (
 	open   = "open"
 )
 
+// The names of the limits.
+const (
+	requestBodyLimit  = "request_body_limit"
+	responseBodyLimit = "response_body_limit"
+)
+
 // entry is a filter in its place, ready to use. The hooks that it hasn't are nil.
 type entry struct {
-	name       string
+	name string
+	// where is the place in the config that has it.
+	where      string
 	conditions []condition
 	onResponse []caddyhttp.ResponseMatcher
 	open       bool
@@ -40,10 +49,10 @@ type entry struct {
 
 // provisionSettings checks the settings of the handler and sets the defaults.
 func (h *Handler) provisionSettings() error {
-	if err := provisionLimit("request_body_limit", &h.RequestBodyLimit); err != nil {
+	if err := provisionLimit(requestBodyLimit, &h.RequestBodyLimit); err != nil {
 		return err
 	}
-	if err := provisionLimit("response_body_limit", &h.ResponseBodyLimit); err != nil {
+	if err := provisionLimit(responseBodyLimit, &h.ResponseBodyLimit); err != nil {
 		return err
 	}
 	if h.BodyTimeout == 0 {
@@ -73,8 +82,11 @@ func (h *Handler) provisionEntries(ctx caddy.Context, list []placed) error {
 	}
 	h.entries = make([]entry, len(list))
 	named := make(map[string]int)
+	inside := ctx
+	inside.Context = context.WithValue(ctx.Context, limitKey{}, h.RequestBodyLimit)
 	for i := range list {
-		if err := h.entries[i].provision(ctx, &list[i].Entry); err != nil {
+		h.entries[i].where = list[i].where
+		if err := h.entries[i].provision(inside, &list[i].Entry); err != nil {
 			return fmt.Errorf("%s: %w", list[i].where, err)
 		}
 		before, taken := named[h.entries[i].name]
@@ -126,9 +138,24 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 	if err := checkResponses(from.OnResponse); err != nil {
 		return err
 	}
+	if len(from.OnResponse) > 0 && e.response == nil && e.responseBody == nil {
+		return fmt.Errorf("on_response: has no meaning, %T doesn't look at responses", module)
+	}
 	e.onResponse = from.OnResponse
 	e.conditions, err = provisionConditions(ctx, from.Conditions)
 	return err
+}
+
+// limitKey is for the context that filters are loaded with.
+type limitKey struct{}
+
+// RequestBodyLimit returns how many bytes of a request's body the handler holds back at most whose filter is provisioned
+// with ctx. A filter that has a limit of its own can say so if it is more than that.
+func RequestBodyLimit(ctx caddy.Context) int64 {
+	if limit, ok := ctx.Value(limitKey{}).(int64); ok {
+		return limit
+	}
+	return bodypipe.MaxCeiling
 }
 
 // take takes the hooks of a filter.

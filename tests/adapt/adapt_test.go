@@ -16,6 +16,7 @@ import (
 	_ "github.com/mholt/caddy-l4"                        // the app for the Caddyfile's layer4 block
 
 	_ "github.com/caddy-sluice/sluice"
+	_ "github.com/caddy-sluice/sluice/examples/custom-filter" // a filter for responses
 )
 
 // update writes what comes out into the files, for a reviewer to look at.
