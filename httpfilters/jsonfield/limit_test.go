@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
 	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
 
@@ -65,6 +66,71 @@ func TestLimitAmongOthers(t *testing.T) {
 			{"name":"other","filter":{"filter":"json_field","fields":[{"field":"y","header":"X-Y"}],"limit":1000}}]}`, model, strict)))
 		s.check(t, client(t, false), sized(100, true), found("a"))
 		s.check(t, client(t, false), sized(102, true), w)
+	}
+}
+
+// TestLimitOfPipeline checks the limit of the filter against that of the pipeline: where it is said, and with the default.
+func TestLimitOfPipeline(t *testing.T) {
+	for _, tc := range []struct{ settings, filter, err string }{
+		{`"request_body_limit":100,`, `"limit":100`, ""},
+		{`"request_body_limit":100,`, `"limit":100,"strict":"off"`, ""},
+		{`"request_body_limit":100,`, `"limit":99,"on_limit":"continue"`, ""},
+		{`"request_body_limit":100,`, `"limit":99,"on_limit":"continue","strict":"off"`, ""},
+		{`"request_body_limit":100,`, `"limit":101`, "limit: 101 is more than request_body_limit, 100"},
+		{`"request_body_limit":100,`, `"limit":101,"strict":"off"`, "limit: 101 is more than request_body_limit, 100"},
+		{`"request_body_limit":100,`, `"limit":5000,"on_limit":"continue"`, "limit: 5000 is more than request_body_limit, 100"},
+		{`"request_body_limit":100,`, `"limit":100,"on_limit":"continue"`, "limit: 100 must be less than request_body_limit, 100"},
+		{"", `"limit":10485760`, ""},
+		{"", `"limit":10485761`, "limit: 10485761 is more than request_body_limit, 10485760"},
+		{"", `"limit":10485760,"on_limit":"continue"`, "limit: 10485760 must be less than request_body_limit, 10485760"},
+	} {
+		config := fmt.Sprintf(`{%s"filters":[{"filter":{"filter":"json_field",%s,%s}}]}`, tc.settings, model, tc.filter)
+		_, err := modules.Load(t, "http.handlers.filters", config)
+		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), "filters[0]: filter: ") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: got %v, want an error with %q", config, err, tc.err)
+		}
+	}
+}
+
+// TestLimitAtThatOfPipeline checks bodies at a limit that is the pipeline's too.
+func TestLimitAtThatOfPipeline(t *testing.T) {
+	byStrict(t, func(t *testing.T, strict string) {
+		s := newSite(t, pipelineOf(t, model+`,"limit":100,"strict":"`+strict+`"`, `"request_body_limit":100,`))
+		for _, framing := range [][]string{nil, {"chunked"}} {
+			s.check(t, client(t, false), sized(100, true), found("a"), framing...)
+			s.check(t, client(t, false), sized(102, true), large, framing...)
+		}
+	})
+}
+
+// TestTwoFilters has a filter that finds its member early beside others that don't: none is overruled.
+func TestTwoFilters(t *testing.T) {
+	const early = `{"name":"early","filter":{"filter":"json_field","strict":"off","fields":[{"field":"a","header":"X-A"}]}}`
+	late := func(settings string) string {
+		return `{"filter":{"filter":"json_field","fields":[{"field":"model","header":"X-Model"}],` + settings + `}}`
+	}
+	pad := `"pad":"` + strings.Repeat("x", 200_000) + `",`
+	refused := want{http.StatusBadRequest, "", ""}
+	for _, tc := range []struct {
+		settings, body string
+		want           want
+	}{
+		{`"strict":"off","on_missing":"reject"`, `{"a":"1",` + pad + `"model":"b"}`, found("b")},
+		{`"strict":"off","on_missing":"reject"`, `{"a":"1",` + pad + `"other":"b"}`, refused},
+		{`"strict":"off","limit":1000`, `{"a":"1",` + pad + `"model":"b"}`, large},
+		{`"strict":"off","limit":1000,"on_limit":"continue"`, `{"a":"1",` + pad + `"model":"b"}`, want{http.StatusOK, "limit", ""}},
+		{`"limit":1000000,"on_limit":"continue"`, `{"a":"1",` + pad + `"model":"b"}`, found("b")},
+		{`"limit":1000000,"on_limit":"continue"`, `{"a":"1","model":"1",` + pad + `"model":"b"}`, refused},
+		{`"strict":"on"`, `{"a":"1","model":"1",` + pad + `"model":"b"}`, refused},
+	} {
+		for _, filters := range []string{early + "," + late(tc.settings), late(tc.settings) + "," + early} {
+			s := newSite(t, handlerOf(t, `{"filters":[`+filters+`]}`))
+			for _, http2 := range []bool{false, true} {
+				for _, framing := range [][]string{nil, {"chunked"}} {
+					s.check(t, client(t, http2), tc.body, tc.want, framing...)
+				}
+			}
+		}
 	}
 }
 

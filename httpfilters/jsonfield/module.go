@@ -66,6 +66,8 @@ type Filter struct {
 	MaxValue int `json:"max_value,omitempty"`
 
 	query *jsonscan.Query
+	// pipelineLimit is how much the pipeline holds back at most.
+	pipelineLimit int64
 }
 
 // Field is a member and its header.
@@ -86,7 +88,7 @@ func (*Filter) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the settings and sets the defaults.
-func (f *Filter) Provision(caddy.Context) error {
+func (f *Filter) Provision(ctx caddy.Context) error {
 	for _, option := range []struct {
 		name              string
 		value             *string
@@ -111,6 +113,10 @@ func (f *Filter) Provision(caddy.Context) error {
 	if err := f.limitFits(); err != nil {
 		return err
 	}
+	f.pipelineLimit = pipeline.RequestBodyLimit(ctx)
+	if err := f.limitWithin(); err != nil {
+		return err
+	}
 	if f.MaxValue < 0 || f.MaxValue > jsonscan.MaxMaxValue {
 		return fmt.Errorf("max_value: %d is out of range, 1 to %d", f.MaxValue, jsonscan.MaxMaxValue)
 	}
@@ -121,6 +127,17 @@ func (f *Filter) Provision(caddy.Context) error {
 func (f *Filter) limitFits() error {
 	if f.OnLimit == proceed && f.Limit == 0 {
 		return fmt.Errorf("limit: missing; on_limit %s needs it", proceed)
+	}
+	return nil
+}
+
+// limitWithin says why the limit doesn't fit into that of the pipeline, which would refuse a body before the filter can.
+func (f *Filter) limitWithin() error {
+	switch {
+	case f.Limit > f.pipelineLimit:
+		return fmt.Errorf("limit: %d is more than request_body_limit, %d", f.Limit, f.pipelineLimit)
+	case f.Limit == f.pipelineLimit && f.OnLimit == proceed:
+		return fmt.Errorf("limit: %d must be less than request_body_limit, %d; on_limit %s has to see that there is more", f.Limit, f.pipelineLimit, proceed)
 	}
 	return nil
 }
@@ -141,7 +158,7 @@ func (f *Filter) whole() bool { return f.Strict == on && f.OnLimit == reject }
 func (f *Filter) RequestBodyWish() pipeline.Wish {
 	w := pipeline.Wish{Access: pipeline.ReadOnly, Mode: pipeline.Buffer, Max: f.Limit, Whole: f.whole()}
 	if w.Max > 0 && !w.Whole {
-		w.Max = min(w.Max+1, maxLimit) // to see that there is more
+		w.Max = min(w.Max+1, f.pipelineLimit) // to see that there is more
 	}
 	return w
 }

@@ -14,7 +14,9 @@ func TestProvision(t *testing.T) {
 	long, many := strings.Repeat("a", 129), strings.Repeat(`{"field":"a","header":"X-A"},`, 17)
 	for _, tc := range []struct{ config, err string }{
 		{`{` + model + `}`, ""},
-		{`{` + model + `,"strict":"off","on_invalid":"reject","on_missing":"reject","on_limit":"continue","limit":67108864,"max_value":4096}`, ""},
+		{`{` + model + `,"strict":"off","on_invalid":"reject","on_missing":"reject","on_limit":"continue","limit":67108863,"max_value":4096}`, ""},
+		{`{` + model + `,"limit":67108864}`, ""},
+		{`{` + model + `,"on_limit":"continue","limit":67108864}`, `limit: 67108864 must be less than request_body_limit, 67108864; on_limit continue has to see`},
 		{`{` + model + `,"strict":"on","on_invalid":"continue","on_missing":"continue","on_limit":"reject","limit":1,"max_value":1}`, ""},
 		{`{"strict":"off","fields":[{"field":"model","header":"X-A"},{"field":"Model","header":"X-B"}]}`, ""},
 		{`{}`, `fields: 0 fields, 1 to 16 are needed`},
