@@ -12,13 +12,18 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
+// withErrorRoutes returns a server that has routes for the answers to errors.
+func withErrorRoutes() *caddyhttp.Server {
+	return &caddyhttp.Server{Errors: &caddyhttp.HTTPErrorConfig{Routes: make(caddyhttp.RouteList, 1)}}
+}
+
 // answerOf has a handler serve a request in front of another one, and returns the header of what is to be answered, and the
 // error.
 func answerOf(h *Handler, next caddyhttp.HandlerFunc) (http.Header, error) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Server", "Caddy")
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
-	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, withErrorRoutes())
 	err := h.ServeHTTP(w, r, next)
 	return w.Header(), err
 }

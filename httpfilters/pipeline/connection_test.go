@@ -1,13 +1,21 @@
 package pipeline
 
 import (
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/net/http2"
 
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
 )
@@ -147,8 +155,58 @@ func TestReaderLeftBehind(t *testing.T) {
 	s.idle(t)
 }
 
+// Once the client has the header of its answer, both may take their time: a pause isn't a stall any more, also for who
+// waits for the body already.
+func TestPauseWithAnswer(t *testing.T) {
+	for name, first := range map[string]int{"flushed": 0, "long": sureOut + 1} {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteBoth(t, impatient(t, streamed))
+			s.backend = func(w http.ResponseWriter, r *http.Request) {
+				control := http.NewResponseController(w)
+				_ = control.EnableFullDuplex()
+				if n, err := io.ReadFull(r.Body, make([]byte, 3)); err != nil {
+					t.Errorf("got %d bytes and %v", n, err)
+				}
+				rest := make(chan string, 1)
+				go func() {
+					body, err := io.ReadAll(r.Body) // waits before the answer goes out
+					if err != nil {
+						t.Error(err)
+					}
+					rest <- string(body)
+				}()
+				<-time.After(moment)
+				if first > 0 {
+					_, _ = io.WriteString(w, strings.Repeat("x", first))
+				} else {
+					_ = control.Flush()
+				}
+				_, _ = io.WriteString(w, within(t, "the rest", rest))
+			}
+			byVersion(t, func(t *testing.T, client *http.Client) {
+				check := watchCounts(t)
+				r, w := io.Pipe()
+				req := s.request(t, http.MethodPost, "")
+				req.Body, req.ContentLength = r, -1
+				go func() {
+					_, _ = io.WriteString(w, "abc")
+					<-time.After(pause)
+					_, _ = io.WriteString(w, "def")
+					<-time.After(pause)
+					w.Close()
+				}()
+				if res := do(t, client, req); res.StatusCode != http.StatusOK || res.body != strings.Repeat("x", first)+"def" || res.err != nil {
+					t.Errorf("got status %d, %d bytes and %v", res.StatusCode, len(res.body), res.err)
+				}
+				check()
+			})
+			s.idle(t)
+		})
+	}
+}
+
 // If the body of a request fails when its answer is on the way, the connection ends: what is left of the body must not
-// become a request.
+// become a request. Here the header waits in the server's buffer, so that the client has nothing of it.
 func TestStallWithAnswer(t *testing.T) {
 	for framing, body := range map[string]string{"declared": "Content-Length: 100\n\nabc", "chunked": "Transfer-Encoding: chunked\n\n3\nabc\n"} {
 		t.Run(framing, func(t *testing.T) {
@@ -157,22 +215,18 @@ func TestStallWithAnswer(t *testing.T) {
 			requests := make(chan string, 2)
 			s.backend = func(w http.ResponseWriter, r *http.Request) {
 				requests <- r.URL.Path
-				control := http.NewResponseController(w)
-				_ = control.EnableFullDuplex()
-				_ = control.Flush()
+				_ = http.NewResponseController(w).EnableFullDuplex()
+				w.WriteHeader(http.StatusOK)
 				_, _ = io.Copy(w, r.Body)
 			}
 			check := watchCounts(t)
 			c := s.wire(t)
 			c.write("POST /one HTTP/1.1\nHost: a\n" + body)
-			if res := c.whole(http.MethodPost); res.StatusCode != http.StatusOK || res.err == nil {
-				t.Errorf("got status %d, %q as a complete body", res.StatusCode, res.body)
-			}
+			c.closed()
 			if err := within(t, "the log", over); !errors.Is(err, errStalled) {
 				t.Errorf("got %v", err)
 			}
 			check("body_timeout 1")
-			c.closed()
 			if len(requests) != 1 {
 				t.Errorf("got %d requests", len(requests))
 			}
@@ -210,14 +264,27 @@ func TestClientErrors(t *testing.T) {
 	}{
 		{1, io.ErrUnexpectedEOF, errClientGone},
 		{2, broken, errClientGone},
-		{3, broken, errClientGone},
+		{2, http2.StreamError{StreamID: 1, Code: http2.ErrCodeCancel}, errClientGone},
+		{3, &http3.Error{Remote: true}, errClientGone},
+		{3, &quic.IdleTimeoutError{}, errClientGone},
+		{2, gzip.ErrHeader, gzip.ErrHeader},
+		{3, gzip.ErrHeader, gzip.ErrHeader},
+		{2, fmt.Errorf("in front: %w", errClientGone), errClientGone},
+		{1, caddyhttp.Error(http.StatusUnsupportedMediaType, broken), Reject(http.StatusUnsupportedMediaType, nil)},
+		{2, caddyhttp.Error(http.StatusUnsupportedMediaType, broken), Reject(http.StatusUnsupportedMediaType, nil)},
+		{2, Reject(http.StatusTeapot, broken), Reject(http.StatusTeapot, nil)},
+		{1, bodypipe.ErrBudget, bodypipe.ErrBudget},
 		{2, os.ErrDeadlineExceeded, errStalled},
 		{1, os.ErrDeadlineExceeded, errStalled},
 		{1, broken, broken},
 		{2, &http.MaxBytesError{Limit: 1}, Reject(http.StatusRequestEntityTooLarge, nil)},
 	} {
 		got := clientError(c.err, &http.Request{ProtoMajor: c.major})
-		if refused, ok := errors.AsType[*Rejection](c.want); ok && bodypipe.RequestStatus(got) != refused.Status || !ok && !errors.Is(got, c.want) {
+		status := bodypipe.RequestStatus(got)
+		if handled, ok := errors.AsType[caddyhttp.HandlerError](got); ok {
+			status = handled.StatusCode
+		}
+		if refused, ok := errors.AsType[*Rejection](c.want); ok && status != refused.Status || !ok && !errors.Is(got, c.want) {
 			t.Errorf("HTTP/%d %v: got %v, want %v", c.major, c.err, got, c.want)
 		}
 	}

@@ -238,7 +238,7 @@ func (f *flow) get(path string, headers ...string) *trip {
 func (f *flow) do(r *http.Request) *trip {
 	f.Helper()
 	tr := &trip{ResponseRecorder: httptest.NewRecorder(), repl: caddy.NewReplacer()}
-	r = caddyhttp.PrepareRequest(r, tr.repl, tr, new(caddyhttp.Server))
+	r = caddyhttp.PrepareRequest(r, tr.repl, tr, withErrorRoutes())
 	r = r.WithContext(withNotes(r, &tr.notes))
 	next := func(w http.ResponseWriter, r *http.Request) error {
 		tr.passed = append(tr.passed, r.Header.Clone())

@@ -115,6 +115,15 @@ func accepts(h http.Header) bool {
 	return false
 }
 
+// isTunnel reports whether the body of a request is a stream of another protocol (RFC 8441, RFC 9220): HTTP/2 has the
+// protocol as a header, HTTP/3 in the place of its own name.
+func isTunnel(r *http.Request) bool {
+	if r.Method != http.MethodConnect {
+		return false
+	}
+	return r.ProtoMajor == 2 && len(r.Header[":protocol"]) > 0 || r.ProtoMajor == 3 && !strings.HasPrefix(r.Proto, "HTTP/")
+}
+
 // tunnels reports whether what follows an answer is a stream of another protocol.
 func tunnels(r *http.Request, status int) bool {
 	return r.Method == http.MethodConnect && status/100 == 2

@@ -23,6 +23,7 @@ const (
 	bodyMalformed
 	clientGone
 	responseInvalid
+	connected
 	// What follows counts as an error.
 	filterFailed
 	passedOver
@@ -33,7 +34,7 @@ const (
 // reasonNames are the names in metrics.
 var reasonNames = [reasonCount]string{
 	"filter", "body_too_large", "body_memory", "body_timeout", "body_malformed", "client_gone", "response_invalid",
-	"request_failed", "passed_over", "panic",
+	"connect", "request_failed", "passed_over", "panic",
 }
 
 // rejections counts requests that did not go their way, failures filters that failed; counters has all by reason.
@@ -81,6 +82,8 @@ func reasonOf(err error) reason {
 		return clientGone
 	case errors.Is(err, errStalled):
 		return bodyTimeout
+	case errors.Is(err, errConnect):
+		return connected
 	case errors.As(err, &bad):
 		return bodyMalformed
 	case errors.As(err, &wrong):

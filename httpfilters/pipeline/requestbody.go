@@ -49,6 +49,10 @@ type requestBody struct {
 	latest  time.Time
 	// closing says that the connection ends with the answer.
 	closing bool
+	// spent says that all of it has gone on, and that nothing is held any more. Like answered, x.mu guards it.
+	spent bool
+	// answered says that the client has the answer's header, and may take its time.
+	answered bool
 
 	// reading is held while the body is read. It guards buf, in and eof.
 	reading sync.Mutex
@@ -86,6 +90,9 @@ func (x *Exchange) openBody() error {
 	if x.h.plans.request.Terms(skip).Idle() || isTunnel(x.r) {
 		return nil
 	}
+	if x.r.Method == http.MethodConnect {
+		return errConnect
+	}
 	b := newRequestBody(x)
 	x.body = b
 	x.out.watch()
@@ -106,14 +113,7 @@ func newRequestBody(x *Exchange) *requestBody {
 	if b.src == nil {
 		b.src = http.NoBody
 	}
-	server, ok := x.r.Context().Value(http.ServerContextKey).(*http.Server)
-	switch {
-	case !ok || server.ReadTimeout <= 0:
-	case server.ReadTimeout <= b.timeout:
-		b.timeout = 0 // the server's deadline comes first
-	default:
-		b.latest = time.Now().Add(server.ReadTimeout)
-	}
+	b.setTimeouts()
 	return b
 }
 
@@ -141,16 +141,11 @@ func (x *Exchange) bodySkip(outer *Bodies) (skip bodypipe.Set, err error) {
 	return skip, nil
 }
 
-// isTunnel reports whether the body of a request is a stream of another protocol (RFC 8441).
-func isTunnel(r *http.Request) bool {
-	return r.Method == http.MethodConnect && r.ProtoMajor > 1 && len(r.Header[":protocol"]) > 0
-}
-
 // admit refuses a body of which it is known that it is too long.
 func (b *requestBody) admit() error {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
-	if b.err == nil {
+	if b.err == nil && !b.spent {
 		b.err = b.pipe.Declare(max(b.declared, b.pipe.Read()))
 	}
 	return b.err
@@ -270,41 +265,15 @@ func (b *requestBody) fill() error {
 	return b.arm(0)
 }
 
-// arm sets the time until which the client must have sent something; 0 is to leave it as it was.
-func (b *requestBody) arm(timeout time.Duration) error {
-	b.x.mu.Lock()
-	defer b.x.mu.Unlock()
-	if b.closed {
-		return errBodyClosed
-	}
-	b.over = b.eof
-	b.setDeadline(timeout)
-	return nil
-}
-
-// setDeadline sets the deadline for reading. Who calls it holds x.mu.
-func (b *requestBody) setDeadline(timeout time.Duration) {
-	if b.timeout == 0 {
-		return
-	}
-	b.until = time.Time{}
-	at := b.latest
-	if timeout != 0 {
-		if at = time.Now().Add(timeout); !b.latest.IsZero() && at.After(b.latest) {
-			at = b.latest
-		}
-		b.until = at
-	}
-	// Where there are no deadlines there is nobody to wait for: tests, and requests made up inside Caddy.
-	_ = http.NewResponseController(b.x.w).SetReadDeadline(at)
-}
-
 // Read reads what the filters made of the body.
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	for {
-		n, err := b.take(p)
+		n, spent, err := b.take(p)
+		if spent {
+			b.putBuffer()
+		}
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
@@ -314,31 +283,73 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 }
 
-// take takes from what goes on.
-func (b *requestBody) take(p []byte) (int, error) {
+// take takes from what goes on, and tells whether that was the rest of the body.
+func (b *requestBody) take(p []byte) (n int, spent bool, err error) {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
 	switch {
 	case b.closed:
-		return 0, errBodyClosed
+		return 0, false, errBodyClosed
 	case b.err != nil:
-		return 0, b.err
+		return 0, false, b.err
 	case b.shut:
-		return 0, http.ErrBodyReadAfterClose
+		return 0, false, http.ErrBodyReadAfterClose
 	case len(b.out) == 0 && b.pipe.Ended():
-		return 0, io.EOF
+		return 0, b.spend(), io.EOF
 	}
-	n := copy(p, b.out)
+	n = copy(p, b.out)
 	b.out = b.out[n:]
-	return n, nil
+	return n, len(b.out) == 0 && b.spend(), nil
 }
 
 // Close closes the client's body. Who reads on has made a mistake, and not the client.
 func (b *requestBody) Close() error {
 	b.x.mu.Lock()
 	b.shut = true
+	spent := b.spend()
 	b.x.mu.Unlock()
+	if spent {
+		b.tryPutBuffer()
+	}
 	return b.src.Close()
+}
+
+// spend gives back what the body holds, if all of it has passed the filters and nobody needs it any more: the answer may
+// take long. Who calls it holds x.mu.
+func (b *requestBody) spend() bool {
+	if b.spent || b.x.bodies != nil || !b.pipe.Ended() {
+		return false
+	}
+	b.spent = true
+	b.free()
+	return true
+}
+
+// free gives back what the filters hold of the body. Who calls it holds x.mu.
+func (b *requestBody) free() {
+	b.pipe.Close()
+	b.out, b.whole = nil, nil
+}
+
+// tryPutBuffer gives back the buffer. Who still reads keeps it.
+func (b *requestBody) tryPutBuffer() {
+	if b.reading.TryLock() {
+		defer b.reading.Unlock()
+		b.putBuffer()
+	}
+}
+
+// putBuffer gives back the buffer. Who calls it holds reading.
+func (b *requestBody) putBuffer() {
+	if b.buf == nil {
+		return
+	}
+	pool := &smallBuffers
+	if len(*b.buf) > smallBuffer {
+		pool = &largeBuffers
+	}
+	pool.Put(b.buf)
+	b.buf, b.in = nil, nil
 }
 
 // ended reports whether the client's body was read to its end.
@@ -348,44 +359,14 @@ func (b *requestBody) ended() bool {
 	return b.pipe.Ended()
 }
 
-// leave is for when the handlers have returned: nobody reads the body any more, but for the server, which looks for the
-// end of it so as to use the connection again. It returns why the body couldn't go on.
-func (b *requestBody) leave() error {
-	b.x.mu.Lock()
-	defer b.x.mu.Unlock()
-	b.closed = true
-	if until := b.until; !until.IsZero() && b.err == nil {
-		b.setDeadline(0)
-		// Somebody waits for the client. If the deadline has passed for him, the server doesn't find the end either.
-		if !time.Now().Before(until) {
-			b.err = errStalled
-		}
-	}
-	return b.err
-}
-
 // end gives back what the body holds. Nothing of it is read any more, and no filter sees any of it.
 func (b *requestBody) end() {
 	b.x.mu.Lock()
-	if b.closing && !b.over && !errors.Is(b.err, errStalled) {
-		b.setDeadline(b.timeout) // the server reads some of what is left even so, but doesn't wait for ever
-	}
+	b.armRest()
 	b.closed = true
-	b.pipe.Close()
-	b.out = nil
+	b.free()
 	b.x.mu.Unlock()
-	if !b.reading.TryLock() {
-		return // who reads keeps the buffer
-	}
-	defer b.reading.Unlock()
-	if b.buf != nil {
-		pool := &smallBuffers
-		if len(*b.buf) > smallBuffer {
-			pool = &largeBuffers
-		}
-		pool.Put(b.buf)
-		b.buf, b.in = nil, nil
-	}
+	b.tryPutBuffer()
 }
 
 // Interface guards

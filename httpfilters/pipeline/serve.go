@@ -3,8 +3,6 @@ package pipeline
 import (
 	"errors"
 	"net/http"
-	"slices"
-	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -36,7 +34,7 @@ func (x *Exchange) serve() (err error) {
 			if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // panics are compared so
 				panic(p)
 			}
-			err = x.answer(x.out.err)
+			err = x.replaced()
 		}
 	}()
 	x.disown()
@@ -135,118 +133,6 @@ func (x *Exchange) askPlain() {
 
 // plain is the encoding that filters can read. Nobody changes it.
 var plain = []string{"identity"}
-
-// settle ends the request once the handlers have returned, with their error.
-func (x *Exchange) settle(err error) error {
-	if x.out.refused() {
-		return nil // the deferred function answers
-	}
-	if x.out.err != nil {
-		x.err = x.out.err
-		panic(http.ErrAbortHandler) // the client must not take what it has for complete
-	}
-	if x.body != nil {
-		switch failed := x.body.leave(); {
-		case failed == nil, x.out.lost():
-		case !x.out.sent():
-			return x.answer(failed)
-		default:
-			x.countOnce(failed)
-			x.err = failed
-			panic(http.ErrAbortHandler) // what comes next on the connection may be a part of this body
-		}
-	}
-	if err != nil {
-		x.err = err
-		if x.out.sent() {
-			return err
-		}
-		return x.answer(notOurs(err))
-	}
-	x.out.finish()
-	if x.out.err != nil && x.out.sent() {
-		x.err = x.out.err
-		panic(http.ErrAbortHandler) // the client must not take what it has for complete
-	}
-	return nil
-}
-
-// notOurs makes an error of the next handler one that isn't taken for that of a filter.
-func notOurs(err error) error {
-	if errors.Is(err, errClientGone) {
-		return err
-	}
-	return caddyhttp.Error(http.StatusInternalServerError, err)
-}
-
-// answer has the request answered because of an error: nothing has gone out yet.
-func (x *Exchange) answer(err error) error {
-	x.out.discard()
-	if errors.Is(err, errClientGone) {
-		x.countOnce(err)
-		x.err = errClientGone
-		x.setResponse(statusClientGone, x.w.Header())
-		x.w.WriteHeader(statusClientGone)
-		return nil
-	}
-	err = x.refuse(err)
-	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
-		x.body.closing = true
-		x.w.Header().Set("Connection", "close")
-	}
-	x.err = err
-	status := statusOf(err)
-	x.setResponse(status, x.w.Header())
-	if failed := x.respond(); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
-		err = x.refuse(failed)
-		x.err, x.response.Status = err, statusOf(err)
-	}
-	x.keepStatus(status)
-	return x.write(err)
-}
-
-// setResponse sets the response that hooks see.
-func (x *Exchange) setResponse(status int, header http.Header) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.response = Response{Status: status, Header: header}
-}
-
-// keepStatus keeps the status of a response, if a filter has changed it to what it can't be.
-func (x *Exchange) keepStatus(was int) {
-	if s := x.response.Status; s < http.StatusOK || s > maxStatus || was == http.StatusSwitchingProtocols {
-		x.response.Status = was
-	}
-}
-
-// write writes the answer to a Rejection with a body. All else is for Caddy to write.
-func (x *Exchange) write(err error) error {
-	rejection, ok := errors.AsType[*Rejection](err)
-	if ok {
-		for name, values := range rejection.Header {
-			x.w.Header()[http.CanonicalHeaderKey(name)] = slices.Clone(values)
-		}
-	}
-	if !ok || rejection.Body == nil {
-		return withStatus(err, x.response.Status)
-	}
-	x.w.Header().Set("Content-Length", strconv.Itoa(len(rejection.Body)))
-	x.w.WriteHeader(x.response.Status)
-	if x.r.Method != http.MethodHead {
-		_, _ = x.w.Write(rejection.Body)
-	}
-	return nil
-}
-
-// withStatus gives an error the status to which a filter has changed it.
-func withStatus(err error, status int) error {
-	handled, ok := errors.AsType[caddyhttp.HandlerError](err)
-	if !ok || handled.StatusCode == status {
-		return err
-	}
-	handled.StatusCode = status
-	return handled
-}
 
 // statusOf returns the status that Caddy answers an error with.
 func statusOf(err error) int {

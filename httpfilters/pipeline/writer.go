@@ -1,11 +1,8 @@
 package pipeline
 
 import (
-	"bufio"
 	"errors"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -58,6 +55,12 @@ type writer struct {
 	trailers, altered, broken bool
 	content                   bodypipe.Content
 	err                       error
+	// ending says that the handlers have returned, replaced that the answer in the place of a response that is refused has
+	// gone out already.
+	ending, replaced bool
+	// told says that the body of the request knows of the answer, wrote is how much was written until then.
+	told  bool
+	wrote int64
 	// before are the header fields that were there before the filters ran.
 	before []field
 }
@@ -154,6 +157,7 @@ func (w *writer) begin() {
 	if status == http.StatusSwitchingProtocols || tunnels(w.x.r, status) {
 		w.stage, w.headerOut = tunnel, true
 		w.ResponseWriter.WriteHeader(status)
+		w.tell()
 		return
 	}
 	switch content := bodypipe.ResponseContent(w.x.r.Method, status); {
@@ -199,127 +203,15 @@ func (w *writer) send(final int64) {
 	maps.Copy(w.Header(), set)
 }
 
-// Write passes bytes of the body by the filters.
-func (w *writer) Write(p []byte) (int, error) {
-	if w.stage == fresh {
-		w.WriteHeader(http.StatusOK)
-	}
-	switch {
-	case w.stage >= failed:
-		return 0, errRefused
-	case w.muted:
-		return len(p), nil
-	case !w.piped:
-		return w.ResponseWriter.Write(p)
-	case w.declared >= 0 && int64(len(p)) > w.declared-w.pipe.Read():
-		return 0, http.ErrContentLength // as without filters
-	}
-	for rest := p; len(rest) > 0; {
-		n, err := w.push(rest, false)
-		if err != nil {
-			return len(p) - len(rest), err
-		}
-		rest = rest[n:]
-	}
-	return len(p), nil
-}
-
-// push passes bytes by the filters, and sends what goes on.
-func (w *writer) push(p []byte, end bool) (int, error) {
-	n, b, err := w.filter(p, end)
-	if err != nil {
-		w.fail(err)
-		return 0, errRefused
-	}
-	if w.stage == held && !w.pipe.Holding() {
-		final := int64(-1)
-		if w.pipe.Ended() {
-			final = int64(len(b))
-		}
-		w.send(final)
-	}
-	if len(b) > 0 {
-		_, err = w.ResponseWriter.Write(b)
-		w.broken = w.broken || err != nil
-	}
-	return n, err
-}
-
-// filter passes bytes by the filters.
-func (w *writer) filter(p []byte, end bool) (int, []byte, error) {
-	w.x.mu.Lock()
-	defer w.x.mu.Unlock()
-	return w.pipe.Push(p, end)
-}
-
-// ReadFrom copies to the body: past the filters by the fastest way there is, if they don't look at it.
-func (w *writer) ReadFrom(r io.Reader) (int64, error) {
-	if w.stage == fresh {
-		return w.readFirst(r)
-	}
-	if w.stage < failed && !w.piped && !w.muted {
-		return w.ResponseWriterWrapper.ReadFrom(r)
-	}
-	buf := largeBuffers.Get().(*[]byte)
-	defer largeBuffers.Put(buf)
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, *buf)
-}
-
-// readFirst is ReadFrom before there is a header. It doesn't go out before there is something to write: what is read may
-// be the body of the request, of which the client sends nothing any more once it has an answer.
-func (w *writer) readFirst(r io.Reader) (int64, error) {
-	buf := smallBuffers.Get().(*[]byte)
-	defer smallBuffers.Put(buf)
-	for {
-		n, err := r.Read(*buf)
-		if n > 0 {
-			if n, failed := w.Write((*buf)[:n]); failed != nil {
-				return int64(n), failed
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return int64(n), nil
-		case err != nil:
-			return int64(n), err
-		case n > 0:
-			rest, err := w.ReadFrom(r)
-			return int64(n) + rest, err
-		}
-	}
-}
-
-// FlushError sends what may go out.
-func (w *writer) FlushError() error {
-	if w.stage == fresh {
-		w.WriteHeader(http.StatusOK)
-	}
-	switch {
-	case w.stage == held:
-		return nil
-	case w.stage >= failed:
-		return errRefused
-	}
-	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// Hijack hands over the connection. A response that is refused, or held back, isn't got round by it.
-func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.stage == held || w.stage >= failed {
-		return nil, nil, errRefused
-	}
-	conn, buf, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil {
-		w.stage, w.headerOut = tunnel, true
-	}
-	return conn, buf, err
-}
-
 // fail ends the response with an error.
 func (w *writer) fail(err error) {
 	w.stage, w.err = failed, err
-	if w.headerOut {
+	switch {
+	case w.headerOut:
 		w.x.countOnce(err)
+	case !w.ending && !hasErrorRoutes(w.x.r):
+		w.replaced = true
+		w.x.replace(err)
 	}
 }
 
@@ -328,6 +220,7 @@ func (w *writer) finish() {
 	if !w.watching {
 		return
 	}
+	w.ending = true
 	if w.stage == fresh {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -370,13 +263,6 @@ func (w *writer) release() {
 	w.ResponseWriter, w.x = nil, nil
 	w.watching, w.stage, w.headerOut, w.piped, w.muted = false, fresh, false, false, false
 	w.declared, w.trailers, w.altered, w.broken = 0, false, false, false
+	w.ending, w.replaced, w.told, w.wrote = false, false, false, 0
 	w.content, w.err, w.before = bodypipe.HasContent, nil, w.before[:0]
 }
-
-// Interface guards
-var (
-	_ io.ReaderFrom                             = (*writer)(nil)
-	_ http.Hijacker                             = (*writer)(nil)
-	_ interface{ FlushError() error }           = (*writer)(nil)
-	_ interface{ Unwrap() http.ResponseWriter } = (*writer)(nil)
-)

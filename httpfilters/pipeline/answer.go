@@ -1,0 +1,193 @@
+package pipeline
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
+)
+
+// settle ends the request once the handlers have returned, with their error.
+func (x *Exchange) settle(err error) error {
+	if x.out.refused() {
+		return nil // the deferred function answers
+	}
+	if x.out.err != nil {
+		x.err = x.out.err
+		panic(http.ErrAbortHandler) // the client must not take what it has for complete
+	}
+	if x.body != nil {
+		switch failed := x.body.leave(); {
+		case failed == nil, x.out.lost():
+		case !x.out.sent():
+			return x.answer(failed)
+		default:
+			x.countOnce(failed)
+			x.err = failed
+			panic(http.ErrAbortHandler) // what comes next on the connection may be a part of this body
+		}
+	}
+	if err != nil {
+		return x.giveUp(err)
+	}
+	x.out.finish()
+	if x.out.err != nil && x.out.sent() {
+		x.err = x.out.err
+		panic(http.ErrAbortHandler) // the client must not take what it has for complete
+	}
+	return nil
+}
+
+// giveUp ends a request whose handler has failed. An answer that filters have made another of may have lost its length, so
+// that one which ends too early looks complete.
+func (x *Exchange) giveUp(err error) error {
+	x.err = err
+	switch {
+	case !x.out.sent():
+		return x.answer(notOurs(err))
+	case !x.out.piped:
+		return err
+	}
+	level := zapcore.WarnLevel
+	if x.out.broken {
+		level = zapcore.DebugLevel // the client has left
+	}
+	if entry := x.h.logger.Check(level, "handler failed, the answer breaks off"); entry != nil {
+		entry.Write(zap.Error(err))
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// notOurs makes an error of the next handler one that isn't taken for that of a filter.
+func notOurs(err error) error {
+	if errors.Is(err, errClientGone) {
+		return err
+	}
+	return caddyhttp.Error(http.StatusInternalServerError, err)
+}
+
+// answer has the request answered because of an error: nothing has gone out yet.
+func (x *Exchange) answer(err error) error {
+	x.out.discard()
+	if errors.Is(err, errClientGone) {
+		x.countOnce(err)
+		x.err = errClientGone
+		x.setResponse(statusClientGone, x.w.Header())
+		x.w.WriteHeader(statusClientGone)
+		return nil
+	}
+	err = x.refuse(err)
+	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
+		x.body.closing = true
+		x.w.Header().Set("Connection", "close")
+	}
+	x.err = err
+	status := statusOf(err)
+	x.setResponse(status, x.w.Header())
+	if failed := x.respond(); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
+		err = x.refuse(failed)
+		x.err, x.response.Status = err, statusOf(err)
+	}
+	x.keepStatus(status)
+	return x.write(err)
+}
+
+// setResponse sets the response that hooks see.
+func (x *Exchange) setResponse(status int, header http.Header) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.response = Response{Status: status, Header: header}
+}
+
+// keepStatus keeps the status of a response, if a filter has changed it to what it can't be.
+func (x *Exchange) keepStatus(was int) {
+	if s := x.response.Status; s < http.StatusOK || s > maxStatus || was == http.StatusSwitchingProtocols {
+		x.response.Status = was
+	}
+}
+
+// write writes the answer to a Rejection with a body. All else is for Caddy to write.
+func (x *Exchange) write(err error) error {
+	rejection, ok := errors.AsType[*Rejection](err)
+	if ok {
+		for name, values := range rejection.Header {
+			x.w.Header()[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+		}
+	}
+	if !ok || rejection.Body == nil {
+		return withStatus(err, x.response.Status)
+	}
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(rejection.Body)))
+	x.w.WriteHeader(x.response.Status)
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(rejection.Body)
+	}
+	return nil
+}
+
+// hasErrorRoutes reports whether the server has routes for the answers to errors.
+func hasErrorRoutes(r *http.Request) bool {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return ok && server.Errors != nil && len(server.Errors.Routes) > 0
+}
+
+// replace has the client get the answer in the place of a response that is refused at once, as Caddy would write it: the
+// handler may take long to return. What it returns then is of no use any more.
+func (x *Exchange) replace(err error) {
+	if err = x.answer(err); err != nil {
+		x.logRefusal(err)
+		if bodypipe.ResponseContent(x.r.Method, x.response.Status) == bodypipe.HasContent {
+			x.w.Header().Set("Content-Length", "0")
+		}
+		x.w.WriteHeader(x.response.Status)
+	}
+	if x.body != nil {
+		x.body.hurry()
+	}
+	_ = http.NewResponseController(x.w).Flush()
+}
+
+// replaced has the request answered whose response was refused, once the handlers have returned.
+func (x *Exchange) replaced() error {
+	if !x.out.replaced {
+		return x.answer(x.out.err)
+	}
+	header := x.w.Header()
+	for name := range header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(header, name) // of the response that nobody gets
+		}
+	}
+	return nil
+}
+
+// logRefusal logs the error of a response as Caddy logs errors. A panic is in the log already.
+func (x *Exchange) logRefusal(err error) {
+	if isCrash(err) {
+		return
+	}
+	level := zapcore.DebugLevel
+	if x.response.Status >= http.StatusInternalServerError {
+		level = zapcore.ErrorLevel
+	}
+	if entry := x.h.logger.Check(level, "response refused"); entry != nil {
+		entry.Write(zap.Int("status", x.response.Status), zap.Error(err))
+	}
+}
+
+// withStatus gives an error the status to which a filter has changed it.
+func withStatus(err error, status int) error {
+	handled, ok := errors.AsType[caddyhttp.HandlerError](err)
+	if !ok || handled.StatusCode == status {
+		return err
+	}
+	handled.StatusCode = status
+	return handled
+}
