@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
@@ -98,12 +99,7 @@ func newRaw(t testing.TB, serve func(nth int, c net.Conn)) *raw {
 // dead returns an address where nobody listens.
 func dead(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return ports.Dead(t)
 }
 
 // relay passes bytes between a connection and an address, until one of them has ended.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 )
 
 // patience is how long a check may take that has no reason to fail for the time it takes.
@@ -41,12 +42,7 @@ func says(text string) func(net.Conn) {
 // refused returns an address at which nobody listens.
 func refused(t *testing.T) net.Addr {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = ln.Close()
-	return ln.Addr()
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(ports.Dead(t)))
 }
 
 // portAt returns the port of an address.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
@@ -66,7 +67,7 @@ func (p *proxy) cluster() (status cluster.Status) {
 // TestZ129_ClustersInTheAdminAPI: every endpoint is listed with its state, and readiness follows.
 func TestZ129_ClustersInTheAdminAPI(t *testing.T) {
 	l := newLab(t)
-	b, gone := l.newMember("here", &ledger{done: make(map[string][]string)}), l.freeAddr()
+	b, gone := l.newMember("here", &ledger{done: make(map[string][]string)}), ports.Dead(t)
 	p := l.run(clusterSite(l.freeAddr(), b.http, gone))
 	p.eventually("the endpoint that is gone is unhealthy", func() (string, bool) {
 		s := p.cluster()
@@ -115,7 +116,7 @@ func TestZ129_ClustersInTheAdminAPI(t *testing.T) {
 // TestReadyOfSome: a cluster that is down counts only if it is asked for; an endpoint says which tier it has.
 func TestReadyOfSome(t *testing.T) {
 	l := newLab(t)
-	b, gone := l.newMember("here", &ledger{done: make(map[string][]string)}), l.freeAddr()
+	b, gone := l.newMember("here", &ledger{done: make(map[string][]string)}), ports.Dead(t)
 	options, sites := clusterSite(l.freeAddr(), b.http)
 	p := l.run(strings.Replace(options, "cluster web {", fmt.Sprintf(`cluster down {
 			endpoint %s {

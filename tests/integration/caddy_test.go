@@ -5,11 +5,13 @@ package integration
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,13 @@ const (
 	patience = 20 * time.Second
 	// soon is what an end may take that waits for no timer. It lies below the default preread timeout of 5 s.
 	soon = 3 * time.Second
+)
+
+// The ports of what the tests start are below those that systems give to who asks for any: a test that runs beside this one
+// could get it between two configs.
+const (
+	firstPort = 12_000
+	portCount = 20_000
 )
 
 // offConfig is what Caddy runs between two tests: nothing, not even the admin endpoint.
@@ -137,12 +146,17 @@ func (l *lab) eventually(what string, probe func() (state string, ok bool)) {
 // freeAddr returns an address of loopback that nobody listens on.
 func (l *lab) freeAddr() string {
 	l.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		l.Fatal(err)
+	var err error
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(portCount)))
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", addr); err == nil {
+			ln.Close()
+			return addr
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	l.Fatal(err)
+	return ""
 }
 
 // proxy is a running Caddy.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
@@ -185,7 +186,7 @@ func TestT74_Panic(t *testing.T) {
 // TestClusterNoEndpoint has a cluster that refuses when none is healthy, and one that is not known.
 func TestClusterNoEndpoint(t *testing.T) {
 	l := newLab(t)
-	p := l.startCluster("endpoints "+l.freeAddr()+"\n on_no_endpoint refuse\n passive {\n fall 1\n}", "access_log\n forward web")
+	p := l.startCluster("endpoints "+ports.Dead(t)+"\n on_no_endpoint refuse\n passive {\n fall 1\n}", "access_log\n forward web")
 	for _, reason := range []string{"connect_failure", "no_endpoint"} {
 		c := p.dial()
 		c.expectClosed()
