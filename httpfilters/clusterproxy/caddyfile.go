@@ -87,7 +87,7 @@ func (h *Handler) takeOption(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// refusal says why an option of Caddy's reverse proxy doesn't go with a cluster; it is empty for those that do.
+// refusal says why an option doesn't go with a cluster, or where else it stands; it is empty for those that do.
 func refusal(name string) string {
 	switch {
 	case name == "to", name == "dynamic":
@@ -102,8 +102,17 @@ func refusal(name string) string {
 		return saysLimits
 	case strings.HasPrefix(name, "unhealthy_"), name == "fail_duration", name == "max_fails":
 		return saysPassive
+	case slices.Contains(clusterOptions, name):
+		return saysCluster
 	}
 	return ""
+}
+
+// clusterOptions are the options of a cluster. Caddy's reverse proxy has none of these names.
+var clusterOptions = []string{
+	"endpoint", "endpoints", "discover", "balance", "on_no_endpoint", "panic_threshold", "slow_start", "health", "passive",
+	"outlier", "limits", "retry", "per_try_timeout", "request_timeout", "tls", "proxy_protocol", "guard", "allow_private",
+	"close_on_unhealthy",
 }
 
 // checkTransportTokens refuses what in a `transport` doesn't go with a cluster.

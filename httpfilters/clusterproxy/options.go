@@ -17,6 +17,7 @@ import (
 // Why options of Caddy's reverse proxy don't go with a cluster.
 const (
 	saysEndpoints = "the cluster says which endpoints there are: use its endpoint, endpoints and discover"
+	saysCluster   = "it belongs to the cluster, in the global option sluice: write it into the block of the cluster there"
 	saysBalance   = "the cluster balances: use its balance"
 	saysRetry     = "the cluster says what is tried again: use its retry"
 	saysHealth    = "the cluster checks its endpoints: use its health"

@@ -118,6 +118,11 @@ func (f *Filter) tooLong(x *pipeline.Exchange) error {
 	return x.Set(statusKey, statusLimit)
 }
 
+// RequestTooLarge implements pipeline.TooLargeFilter.
+func (f *Filter) RequestTooLarge(x *pipeline.Exchange) {
+	_ = x.Set(statusKey, statusLimit) // which is always fit for a result
+}
+
 // encoded does what is to be done with a body that can't be read as it is.
 func (f *Filter) encoded(x *pipeline.Exchange) error {
 	if f.Strict == off {

@@ -248,5 +248,6 @@ func firstByte(b []byte) byte {
 var (
 	_ caddy.Provisioner          = (*Filter)(nil)
 	_ pipeline.RequestBodyFilter = (*Filter)(nil)
+	_ pipeline.TooLargeFilter    = (*Filter)(nil)
 	_ pipeline.HeaderOwner       = (*Filter)(nil)
 )

@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
 )
 
 // refusals are bodies that are refused with everything set to reject: with which result, and with which words.
@@ -75,4 +77,25 @@ func refusalOf(t *testing.T, h caddyhttp.MiddlewareHandler, body string, compres
 		err = caught.Err
 	}
 	return repl.ReplaceAll("{http.filters.json_field.status}", ""), err
+}
+
+// TestRefusedForItsLength checks the result of bodies that are refused for their length: by the filter, by the pipeline
+// before the filter has seen them, with a declared length and without one, and where the filter doesn't apply.
+func TestRefusedForItsLength(t *testing.T) {
+	for _, tc := range []struct{ name, settings, filter, condition, want string }{
+		{"limit", "", `,"limit":100`, "", statusLimit},
+		{"limit, lax", "", `,"limit":100,"strict":"off"`, "", statusLimit},
+		{"pipeline", `"request_body_limit":100,`, "", "", statusLimit},
+		{"pipeline, lax", `"request_body_limit":100,`, `,"strict":"off"`, "", statusLimit},
+		{"another's", `"request_body_limit":100,`, "", `,"conditions":[{"when":[{"path":["/none"]}]}]`, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := handlerOf(t, fmt.Sprintf(`{%s"filters":[{"filter":{"filter":"json_field",%s%s}%s},
+				{"name":"other","filter":{"filter":"json_field","fields":[{"field":"y","header":"X-Y"}]}}]}`, tc.settings, model, tc.filter, tc.condition))
+			got, err := refusalOf(t, h, sized(102, true), false)
+			if !errors.Is(err, pipeline.ErrTooLarge) || got != tc.want {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
 }

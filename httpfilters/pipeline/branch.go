@@ -265,7 +265,7 @@ func (x *Exchange) rejoin(w http.ResponseWriter, i, k int) error {
 		}
 		return x.forward(w)
 	case b.rejoin == rejoinTerminal:
-		return x.refuse(fmt.Errorf("branch %s has no answer, and is terminal", b.name))
+		return x.refuse(fmt.Errorf("branch %q has no answer, and is terminal", b.name))
 	}
 	return x.branch(w, i, k+1)
 }

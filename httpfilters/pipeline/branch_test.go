@@ -241,7 +241,7 @@ func TestTerminal(t *testing.T) {
 		before := countNow(t)
 		tr := f.get("/")
 		f.expect(tr, 500, "a request", "a response", "b log", "a log")
-		if len(tr.passed) != 0 || tr.err == nil || !strings.Contains(tr.err.Error(), "branch b0 has no answer") {
+		if len(tr.passed) != 0 || tr.err == nil || !strings.Contains(tr.err.Error(), `branch "b0" has no answer`) {
 			t.Errorf("got %v, next handler %d times", tr.err, len(tr.passed))
 		}
 		before.expect(t, "request_failed")

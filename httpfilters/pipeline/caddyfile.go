@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/internal/bodypipe"
 )
 
 // directive is the name of the directive.
@@ -57,22 +59,15 @@ func init() {
 func parse(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	helper.Next() // consume directive name
 	h := new(Handler)
-	p := parser{Helper: helper, handler: h}
-	start := here(helper.Dispenser)
+	p := parser{Helper: helper, handler: h, names: make(map[string]bool), rejoins: new([]rejoin)}
+	start := args.Here(helper.Dispenser)
 	if err := args.Block(helper.Dispenser, p.option, repeatable()...); err != nil {
 		return nil, err
 	}
 	if len(h.Filters) == 0 {
 		return nil, start.Errf("%s: there is no filter in it", directive)
 	}
-	return h, nil
-}
-
-// here returns a dispenser that stays where d stands, for errors about what begins there.
-func here(d *caddyfile.Dispenser) *caddyfile.Dispenser {
-	stays := caddyfile.NewDispenser([]caddyfile.Token{d.Token()})
-	stays.Next()
-	return stays
+	return h, p.checkRejoins()
 }
 
 // repeatable returns the options that may be there several times: groups and filters.
@@ -88,17 +83,27 @@ type parser struct {
 	around Entry
 	// hosts says that what stands before is a filter, or a branch of it: a branch may follow.
 	hosts bool
+	// names are those of the filters so far, given or those of their modules. Groups share them, as they do rejoins.
+	names map[string]bool
+	// rejoins are the filters that branches go on at, and where it stands.
+	rejoins *[]rejoin
+}
+
+// rejoin is where a branch goes on.
+type rejoin struct {
+	target string
+	at     *caddyfile.Dispenser
 }
 
 // option reads the setting, group or filter at which the dispenser stands.
 func (p *parser) option(d *caddyfile.Dispenser) (err error) {
 	switch h := p.handler; d.Val() {
 	case "request_body_limit":
-		h.RequestBodyLimit, err = args.Bytes(d)
+		h.RequestBodyLimit, err = args.BytesIn(d, 1, bodypipe.MaxCeiling)
 	case "response_body_limit":
-		h.ResponseBodyLimit, err = args.Bytes(d)
+		h.ResponseBodyLimit, err = args.BytesIn(d, 1, bodypipe.MaxCeiling)
 	case "body_timeout":
-		h.BodyTimeout, err = args.Duration(d)
+		h.BodyTimeout, err = args.DurationIn(d, minBodyTimeout, maxBodyTimeout)
 	default:
 		err = p.member(d)
 	}
@@ -118,6 +123,8 @@ func (p *parser) member(d *caddyfile.Dispenser) error {
 		return p.failureMode(d)
 	case "branch":
 		return p.branch(d)
+	case "chain":
+		return d.Errf("chain: it is for JSON; in a Caddyfile write a snippet and import it")
 	case "as":
 		if !d.NextArg() {
 			return d.Err("as: a name and a filter are missing")
@@ -125,6 +132,12 @@ func (p *parser) member(d *caddyfile.Dispenser) error {
 		name := d.Val()
 		if !d.NextArg() {
 			return d.Errf("as %s: a filter is missing", name)
+		}
+		if err := checkName(name); err != nil {
+			return d.Errf("as %s: %v", name, err)
+		}
+		if p.names[name] {
+			return d.Errf("as %s: it is the name of a filter before", name)
 		}
 		return p.filter(d, name)
 	}
@@ -142,6 +155,7 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 		return d.Errf("unrecognized option or filter %q: expected a setting (request_body_limit, response_body_limit, body_timeout), "+
 			"a group (when, unless, on_response, failure_mode), as, branch, or one of the filters %s", module, strings.Join(filters(), ", "))
 	}
+	p.names[cmp.Or(name, module)] = true
 	unmarshaler, err := caddyfile.UnmarshalModule(d, id)
 	if err != nil {
 		return err
@@ -152,12 +166,4 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	p.handler.Filters = append(p.handler.Filters, entry)
 	p.hosts = true
 	return nil
-}
-
-// filters returns the names of the filters that there are.
-func filters() (names []string) {
-	for _, m := range caddy.GetModules("http.filters") {
-		names = append(names, m.ID.Name())
-	}
-	return names
 }

@@ -27,7 +27,7 @@ import (
 //		max_iterations <number>
 //	}
 func (p *parser) branch(d *caddyfile.Dispenser) error {
-	start := here(d)
+	start := args.Here(d)
 	if !p.hosts {
 		return d.Err("branch: there is no filter before it; a branch stands right behind its filter")
 	}
@@ -59,13 +59,25 @@ func (p *parser) branchOption(d *caddyfile.Dispenser, b *Branch) (err error) {
 	case "handle":
 		err = p.routes(d, b)
 	case "rejoin":
-		b.Rejoin, err = args.One(d)
+		if b.Rejoin, err = args.One(d); err == nil {
+			*p.rejoins = append(*p.rejoins, rejoin{b.Rejoin, args.Here(d)})
+		}
 	case "max_iterations":
 		b.MaxIterations, err = args.Number(d, 1, maxIterations)
 	default:
 		err = d.Errf("unrecognized option %q: expected on, match, handle, rejoin or max_iterations", d.Val())
 	}
 	return err
+}
+
+// checkRejoins refuses branches that go on at a filter that isn't there.
+func (p *parser) checkRejoins() error {
+	for _, r := range *p.rejoins {
+		if !p.names[r.target] && !reservedName(r.target) {
+			return r.at.Errf("rejoin: there is no filter %q; must be %s, %s, %s or the name of one", r.target, rejoinNext, rejoinEnd, rejoinTerminal)
+		}
+	}
+	return nil
 }
 
 // matchers reads the matcher on the rest of the line, or those in a block, which must all match.
@@ -75,7 +87,7 @@ func (p *parser) matchers(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	}
 	block := d.NewFromNextSegment()
 	block.Next() // consume match
-	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(block)
+	set, err := nestedMatchers(block)
 	if err == nil && len(set) == 0 {
 		err = d.Err("match: a matcher is missing")
 	}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
@@ -44,15 +43,10 @@ func expand(entries []Entry, app *sluiceapp.App) ([]placed, error) {
 	return all, nil
 }
 
-// decode reads an entry of a chain.
+// decode reads an entry of a chain. The app has made sure that it is no chain itself.
 func decode(raw json.RawMessage) (e Entry, err error) {
-	if err := caddy.StrictUnmarshalJSON(raw, &e); err != nil {
-		return e, err
-	}
-	if e.Chain != "" {
-		return e, errors.New("chain: a chain can't have a chain in it")
-	}
-	return e, nil
+	err = caddy.StrictUnmarshalJSON(raw, &e)
+	return e, err
 }
 
 // isChain reports whether nothing but a chain is set.

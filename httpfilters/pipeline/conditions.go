@@ -54,10 +54,18 @@ func loadMatchers(ctx caddy.Context, from any, field string, raw caddyhttp.RawMa
 // checkResponses says what is wrong with matchers for responses.
 func checkResponses(list []caddyhttp.ResponseMatcher) error {
 	for i := range list {
-		for _, code := range list[i].StatusCode {
-			if (code < 1 || code > 5) && (code < 200 || code > 599) {
-				return fmt.Errorf("on_response[%d]: status_code: %d is out of range, 200 to 599, or 1 to 5 for a class", i, code)
-			}
+		if err := checkStatuses(list[i]); err != nil {
+			return fmt.Errorf("on_response[%d]: status_code: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkStatuses says which status of a matcher no response has.
+func checkStatuses(match caddyhttp.ResponseMatcher) error {
+	for _, code := range match.StatusCode {
+		if (code < 1 || code > 5) && (code < 200 || code > 599) {
+			return fmt.Errorf("%d is out of range, 200 to 599, or 1 to 5 for a class", code)
 		}
 	}
 	return nil

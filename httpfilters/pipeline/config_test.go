@@ -59,8 +59,8 @@ func TestRefused(t *testing.T) {
 
 		{"filter missing", `[{}]`, "filters[0]: filter: missing"},
 		{"filter null", `[{"filter":null}]`, "filters[0]: filter: missing"},
-		{"filter without name", `[{"filter":{}}]`, `filters[0]: name: ""`},
-		{"filter unknown", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, "filters[1]: filter: loading module 'nonesuch': unknown module: http.filters.nonesuch"},
+		{"filter without name", `[{"filter":{}}]`, `filters[0]: filter.filter: missing; it is the name of the filter, one of test_body, test_filter, `},
+		{"filter unknown", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `filters[1]: filter.filter: there is no filter "nonesuch"; must be one of test_body, test_filter, `},
 		{"filter with an unknown field", `[{"filter":{"filter":"test_filter","colour":"red"}}]`, `filters[0]: filter: loading module 'test_filter': decoding module config: http.filters.test_filter: json: unknown field "colour"`},
 		{"filter without hooks", `[{"filter":{"filter":"test_nothing"}}]`, "filters[0]: filter: *pipeline.testNothing has no hook"},
 		{"entry with an unknown field", with(`"when":[{}]`), `unknown field "when"`},
@@ -194,10 +194,9 @@ func TestChains(t *testing.T) {
 		"common": [
 			{"name":"a","filter":{"filter":"test_filter","label":"a","times":"n"}},
 			{"filter":{"filter":"test_filter","label":"b"},"conditions":[{"when":[{"path":["/b"]}]}]}
-		],
-		"none": []
+		]
 	}`)
-	const config = `[{"filter":{"filter":"test_filter","label":"before"}},{"chain":"common"},{"chain":"none"},
+	const config = `[{"filter":{"filter":"test_filter","label":"before"}},{"chain":"common"},
 		{"filter":{"filter":"test_filter","label":"after"},"branches":[{"name":"back","match":[{"path":["/again"]}],"rejoin":"a","max_iterations":1}]}]`
 	one, two := newFlowIn(t, ctx, config), newFlowIn(t, ctx, `[{"chain":"common"}]`)
 	one.expect(one.get("/"), 200, "before request", "a request", "after request",
@@ -215,9 +214,8 @@ func TestChainsRefused(t *testing.T) {
 	const plain = `{"filter":{"filter":"test_filter"}}`
 	for _, tc := range []struct{ name, chain, filters, want string }{
 		{"unknown field", `[{"name":"a"},{"nonesuch":1}]`, `[` + plain + `,{"chain":"c"}]`, `filters[1]: filter_chains.c[1]: json: unknown field "nonesuch"`},
-		{"chain in a chain", `[{"chain":"c"}]`, `[{"chain":"c"}]`, "filters[0]: filter_chains.c[0]: chain: a chain can't have a chain in it"},
-		{"filter", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `[{"chain":"c"}]`, "filters[0]: filter_chains.c[1]: filter: "},
-		{"after a chain", `[` + plain + `,` + plain + `]`, `[{"chain":"c"},{"filter":{"filter":"nonesuch"}}]`, "filters[1]: filter: "},
+		{"filter", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `[{"chain":"c"}]`, "filters[0]: filter_chains.c[1]: filter.filter: there is no filter"},
+		{"after a chain", `[` + plain + `,` + plain + `]`, `[{"chain":"c"},{"filter":{"filter":"nonesuch"}}]`, "filters[1]: filter.filter: there is no filter"},
 		{"name in both", `[` + plain + `,{"name":"a","filter":{"filter":"test_filter"}}]`, `[{"chain":"c"},{"name":"a","filter":{"filter":"test_filter"}}]`, `filters[1]: name: "a" is the name of filters[0]: filter_chains.c[1] too`},
 		{"branch", `[{"filter":{"filter":"test_filter"},"branches":[{"name":"b"}]}]`, `[` + plain + `,{"chain":"c"}]`, "filters[1]: filter_chains.c[0]: branches[0]: routes: missing"},
 		{"chain twice with a name", `[{"name":"a","filter":{"filter":"test_filter"}}]`, `[{"chain":"c"},{"chain":"c"}]`, `filters[1]: filter_chains.c[0]: name: "a" is the name of filters[0]: filter_chains.c[0] too`},

@@ -138,6 +138,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if depthOf(ctx) > 0 && !(h.plans.requestIdle && h.plans.responseIdle) {
 		return errors.New("filters: in a branch they must not look at bodies, which have gone by")
 	}
+	h.warnOfMemory()
 	return register(ctx.GetMetricsRegistry())
 }
 

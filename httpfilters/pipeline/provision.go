@@ -108,15 +108,15 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 	if raw := string(from.FilterRaw); raw == "" || raw == "null" {
 		return errors.New("filter: missing")
 	}
+	if err := checkModule(from.FilterRaw); err != nil {
+		return err
+	}
 	e.name = from.Name
 	if e.name == "" {
 		e.name = moduleName(from.FilterRaw)
 	}
-	if !validName(e.name) {
-		return fmt.Errorf("name: %q must have 1 to %d letters, digits, _ and -", e.name, maxName)
-	}
-	if e.name == rejoinNext || e.name == rejoinEnd || e.name == rejoinTerminal {
-		return fmt.Errorf("name: %q means something else where branches rejoin", e.name)
+	if err := checkName(e.name); err != nil {
+		return fmt.Errorf("name: %w", err)
 	}
 	module, err := ctx.LoadModule(from, "FilterRaw")
 	if err != nil {

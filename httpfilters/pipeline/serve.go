@@ -42,6 +42,7 @@ func (x *Exchange) serve() (err error) {
 		x.out.watch()
 	}
 	if err := x.openBody(); err != nil {
+		x.tellTooLarge(err)
 		return x.answer(err)
 	}
 	return x.settle(x.run(x.writer(), 0))

@@ -36,11 +36,13 @@ type App struct {
 	PrereadMemory int64 `json:"preread_memory,omitempty"`
 
 	// How many bytes the bodies of requests and responses may take that HTTP filters hold back, all together. Past it a
-	// request whose body would have to be held back gets 503. Range: 1 MiB to 1 TiB. Default: 256 MiB. No placeholders.
+	// request whose body would have to be held back gets 503. A body may take up to twice its size while it is read. Range:
+	// 1 MiB to 1 TiB. Default: 256 MiB. No placeholders.
 	BodyMemory int64 `json:"body_memory,omitempty"`
 
 	// Lists of HTTP filters that a `filters` handler takes in by their name, with `chain`. Each handler has its own copies
-	// of the filters; what is wrong with them is found where they are used. In a Caddyfile, `import` does this.
+	// of the filters; what is wrong with them is found where they are used. A name has 1 to 64 letters, digits, `_` and `-`;
+	// a list has at least one filter, and no chain in it. In a Caddyfile, `import` does this.
 	FilterChains map[string][]json.RawMessage `json:"filter_chains,omitempty"`
 
 	// Which addresses of upstreams are checked before they are connected to: `dns` (those that come from DNS or from a

@@ -1,0 +1,31 @@
+package sluiceapp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+)
+
+// TestChains checks what is refused of chains before any handler uses them.
+func TestChains(t *testing.T) {
+	const plain = `{"filter":{"filter":"nonesuch"}}`
+	for _, tc := range []struct{ chains, err string }{
+		{`{}`, ""},
+		{`{"a-Z_9":[` + plain + `]}`, ""},
+		{`{"` + strings.Repeat("n", 64) + `":[` + plain + `]}`, ""},
+		{`{"a":[]}`, "filter_chains.a: there is no filter in it"},
+		{`{"a":null}`, "filter_chains.a: there is no filter in it"},
+		{`{"":[` + plain + `]}`, `filter_chains: name "" must have 1 to 64 letters, digits, _ and -`},
+		{`{"a b":[` + plain + `]}`, `filter_chains: name "a b" must have`},
+		{`{"a.b":[` + plain + `]}`, `filter_chains: name "a.b" must have`},
+		{`{"` + strings.Repeat("n", 65) + `":[` + plain + `]}`, "must have 1 to 64 letters"},
+		{`{"a":[` + plain + `,{"chain":"a"}]}`, "filter_chains.a[1]: chain: a chain can't have a chain in it"},
+		{`{"a":[7]}`, "filter_chains.a[0]: json: cannot unmarshal number"},
+	} {
+		_, err := modules.Load(t, "sluice", `{"filter_chains":`+tc.chains+`}`)
+		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: got error %v, want one with %q", tc.chains, err, tc.err)
+		}
+	}
+}
