@@ -213,7 +213,9 @@ func (x *Exchange) branch(w http.ResponseWriter, i, k int) error {
 			return err
 		}
 		return b.sub.ServeHTTP(w, x.r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			x.mu.Lock()
 			x.r = r
+			x.mu.Unlock()
 			return x.rejoin(w, i, k)
 		}))
 	}
@@ -249,9 +251,7 @@ func (x *Exchange) rejoin(w http.ResponseWriter, i, k int) error {
 	b := &x.h.entries[i].branches[k]
 	switch {
 	case b.target > i:
-		for j := i + 1; j < b.target; j++ {
-			x.jumped |= bit(j)
-		}
+		x.jump(i+1, b.target)
 		return x.run(w, b.target)
 	case b.target >= 0:
 		x.loops[b.number]++
@@ -260,9 +260,7 @@ func (x *Exchange) rejoin(w http.ResponseWriter, i, k int) error {
 		}
 		return x.run(w, b.target)
 	case b.rejoin == rejoinEnd:
-		for j := i + 1; j < len(x.h.entries); j++ {
-			x.jumped |= bit(j)
-		}
+		x.jump(i+1, len(x.h.entries))
 		return x.forward(w)
 	case b.rejoin == rejoinTerminal:
 		return x.refuse(fmt.Errorf("branch %q has no answer, and is terminal", b.name))

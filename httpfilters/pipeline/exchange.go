@@ -17,8 +17,11 @@ type Exchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	next caddyhttp.Handler
+	// came is the request as it came, r what handlers in branches have made of it.
+	came *http.Request
 
-	// mu is held while the hook of a body, or of a response, runs, and guards closed, body.closed, and what hooks change.
+	// mu is held while a hook runs, but that for logs, and guards what hooks change and what body hooks look at: at, jumped,
+	// ran, passed, states, r, and of body what its own comment says.
 	mu sync.Mutex
 	// at is the entry whose hook runs.
 	at int
@@ -60,7 +63,7 @@ var exchanges = sync.Pool{New: func() any { return new(Exchange) }}
 // newExchange returns an exchange for a request.
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) *Exchange {
 	x := exchanges.Get().(*Exchange)
-	x.h, x.w, x.r, x.next = h, w, r, next
+	x.h, x.w, x.r, x.came, x.next = h, w, r, r, next
 	x.out.x, x.out.ResponseWriter = x, w
 	return x
 }
@@ -71,7 +74,7 @@ func (x *Exchange) release() {
 	clear(x.loops)
 	x.out.release()
 	states, loops := x.states[:0], x.loops[:0]
-	x.h, x.w, x.r, x.next = nil, nil, nil, nil
+	x.h, x.w, x.r, x.came, x.next = nil, nil, nil, nil, nil
 	x.at, x.decided, x.skipped, x.jumped, x.ran = 0, 0, 0, 0, 0
 	x.refused, x.passed, x.counted = 0, 0, false
 	x.states, x.loops, x.results = states, loops, nil
@@ -81,7 +84,7 @@ func (x *Exchange) release() {
 }
 
 // Request returns the request. Hooks may change its header, and its URL, until the next handler has it. They must not
-// read its body: for that there are hooks.
+// read its body: for that there are hooks. Where filters look at bodies, reading it in a hook fails.
 func (x *Exchange) Request() *http.Request { return x.r }
 
 // Response returns the response as far as it is known: nil before there is one. In LogFilter it is what went out.

@@ -66,7 +66,8 @@ type LogFilter interface {
 }
 
 // HeaderOwner is a filter that sets request headers. They are removed from every request before any filter runs, so that
-// no client can send them, nor anything that backends take for them: `X_Model` and `X.Model` for `X-Model`.
+// no client can send them, nor anything that backends take for them: `X_Model` and `X.Model` for `X-Model`. Nor can it have
+// proxies remove them, by `Connection: X-Model`.
 type HeaderOwner interface {
 	// OwnedHeaders is asked once, after the filter is provisioned.
 	OwnedHeaders() []string
@@ -129,7 +130,7 @@ var ErrTooLarge = bodypipe.ErrTooLarge
 
 // Rejection is the error by which a filter refuses a request or a response on purpose. It is no failure.
 type Rejection struct {
-	// Status is the status to answer with.
+	// Status is the status to answer with, from 400 to 599. With another the filter has failed.
 	Status int
 	// Header has what the answer gets besides.
 	Header http.Header

@@ -56,9 +56,7 @@ func (h *requestHost) Filter(i int, c *Chunk) (Action, error) {
 	if x.jumped.Has(i) && !x.ran.Has(i) {
 		return Done, nil // a branch has passed it over
 	}
-	if !x.ran.Has(i) { // never written once the next handler has the request
-		x.ran |= bit(i)
-	}
+	x.ran |= bit(i)
 	return x.callBody(i, c, x.h.entries[i].requestBody.RequestBody)
 }
 
@@ -69,6 +67,7 @@ type responseHost Exchange
 func (h *responseHost) Filter(place int, c *Chunk) (Action, error) {
 	x := (*Exchange)(h)
 	i := x.h.responsePlace(place)
+	defer x.unshield(x.shieldRead())
 	return x.callBody(i, c, x.h.entries[i].responseBody.ResponseBody)
 }
 

@@ -14,6 +14,9 @@ import (
 
 // callRequest calls a filter for the request.
 func (x *Exchange) callRequest(i int, e *entry) (err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	defer x.unshield(x.shield())
 	before := x.at
 	x.at = i
 	defer func() {
@@ -29,6 +32,7 @@ func (x *Exchange) callRequest(i int, e *entry) (err error) {
 func (x *Exchange) callResponse(i int, e *entry) (err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.unshield(x.shield())
 	before := x.at
 	x.at = i
 	defer func() {
@@ -52,7 +56,7 @@ func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Actio
 		x.at = before
 	}()
 	act, err = hook(x, c)
-	if err == nil || isRefusal(err) {
+	if err = checkRefusal(err); err == nil || isRefusal(err) {
 		return act, err
 	}
 	e := &x.h.entries[i]
@@ -82,8 +86,22 @@ func isRefusal(err error) bool {
 	return refused
 }
 
+// checkRefusal makes a refusal with a status that is none for a refusal a fault of the filter: nobody finds it in the error.
+func checkRefusal(err error) error {
+	refused, ok := errors.AsType[bodypipe.Refusal](err)
+	if !ok {
+		return err
+	}
+	status := refused.RefusalStatus()
+	if status >= http.StatusBadRequest && status <= maxStatus {
+		return err
+	}
+	return fmt.Errorf("it rejects with status %d, must be %d to %d: %s", status, http.StatusBadRequest, maxStatus, err.Error())
+}
+
 // judge passes over the error of a filter that may fail.
 func (x *Exchange) judge(e *entry, err error) error {
+	err = checkRefusal(err)
 	switch {
 	case err == nil, isRefusal(err):
 		return err

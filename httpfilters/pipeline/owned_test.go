@@ -99,3 +99,27 @@ func TestNothingOwned(t *testing.T) {
 	}
 	f.do(r)
 }
+
+// TestOwnedConnection checks that no client can have proxies remove a header that a filter sets.
+func TestOwnedConnection(t *testing.T) {
+	f := newFlow(t, entries(`{"filter":{"filter":"test_filter","headers":{"X-Owned":"ours"}},"conditions":[{"unless":[{"path":["/skip"]}]}]}`))
+	for _, tc := range []struct{ sent, want []string }{
+		{nil, nil},
+		{[]string{"keep-alive"}, []string{"keep-alive"}},
+		{[]string{"X-Owned"}, nil},
+		{[]string{"x-owned", "X_OWNED,,x.owned"}, nil},
+		{[]string{" X-Owned , close, X-Other"}, []string{"close, X-Other"}},
+		{[]string{"Upgrade", "x-owned"}, []string{"Upgrade"}},
+		{[]string{"X-Owned-Too"}, []string{"X-Owned-Too"}},
+	} {
+		for _, path := range []string{"/", "/skip"} {
+			var headers []string
+			for _, list := range tc.sent {
+				headers = append(headers, "Connection", list)
+			}
+			if got := f.get(path, headers...).passed[0]["Connection"]; !slices.Equal(got, tc.want) {
+				t.Errorf("%s %q: got %q, want %q", path, tc.sent, got, tc.want)
+			}
+		}
+	}
+}

@@ -43,6 +43,8 @@ type requestBody struct {
 	src io.ReadCloser
 	// declared is the length that the client declared, -1 for none.
 	declared int64
+	// gate keeps hooks from reading the body.
+	gate gate
 	// timeout is how long to wait for the client's next byte, latest how long at most: 0 and zero if that is for the
 	// server to say.
 	timeout time.Duration
@@ -95,6 +97,7 @@ func (x *Exchange) openBody() error {
 	}
 	b := newRequestBody(x)
 	x.body = b
+	x.lookUp() // later it is another goroutine that calls the hooks
 	x.out.watch()
 	b.pipe.Start(bodypipe.Setup{Plan: x.h.plans.request, Host: (*requestHost)(x), Budget: x.h.budget, Skip: skip})
 	if err := b.admit(); err != nil {
@@ -113,6 +116,7 @@ func newRequestBody(x *Exchange) *requestBody {
 	if b.src == nil {
 		b.src = http.NoBody
 	}
+	b.gate.before = gateOf(b.src)
 	b.setTimeouts()
 	return b
 }
@@ -153,10 +157,17 @@ func (b *requestBody) admit() error {
 
 // resume is for when filters may have asked for a limit since, or to hold the body back.
 func (b *requestBody) resume() error {
-	if err := b.admit(); err != nil || !b.pipe.Holding() {
+	if err := b.admit(); err != nil || !b.holding() {
 		return err
 	}
 	return b.hold()
+}
+
+// holding reports whether the body is held back. Somebody whom a branch has left may still read it.
+func (b *requestBody) holding() bool {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	return b.pipe.Holding()
 }
 
 // hold reads the body as long as it is held back, and has the request go on with what comes of it. An empty body is read
@@ -165,11 +176,8 @@ func (b *requestBody) hold() error {
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	x := b.x
-	empty := x.r.ContentLength == 0 && !b.complete
-	for !b.pipe.Ended() && (empty || b.pipe.Holding()) {
-		if err := b.step(); err != nil {
-			return err
-		}
+	if err := b.readAhead(x.r.ContentLength == 0 && !b.complete); err != nil {
+		return err
 	}
 	if b.complete = b.pipe.Ended(); b.complete {
 		b.whole = b.out
@@ -216,7 +224,9 @@ func (b *requestBody) step() error {
 	if b.closed {
 		return errBodyClosed
 	}
+	b.gate.enter()
 	n, out, err := b.pipe.Push(b.in, b.eof)
+	b.gate.leave()
 	if err != nil {
 		b.err = err
 		return err
@@ -267,6 +277,9 @@ func (b *requestBody) fill() error {
 
 // Read reads what the filters made of the body.
 func (b *requestBody) Read(p []byte) (int, error) {
+	if b.gate.refusesRead() {
+		return 0, errInHook
+	}
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	for {
@@ -304,6 +317,9 @@ func (b *requestBody) take(p []byte) (n int, spent bool, err error) {
 
 // Close closes the client's body. Who reads on has made a mistake, and not the client.
 func (b *requestBody) Close() error {
+	if b.gate.refusesClose() {
+		return nil
+	}
 	b.x.mu.Lock()
 	b.shut = true
 	spent := b.spend()

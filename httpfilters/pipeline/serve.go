@@ -52,14 +52,13 @@ func (x *Exchange) serve() (err error) {
 func (x *Exchange) run(w http.ResponseWriter, from int) error {
 	for i := from; i < len(x.h.entries); i++ {
 		e := &x.h.entries[i]
-		x.jumped &^= bit(i)
 		switch part, err := x.takesPart(i); {
 		case err != nil:
 			return err
 		case !part:
 			continue
 		}
-		x.ran |= bit(i)
+		x.enter(i)
 		if e.request != nil {
 			if err := x.callRequest(i, e); err != nil {
 				return x.refuse(err)
@@ -70,6 +69,30 @@ func (x *Exchange) run(w http.ResponseWriter, from int) error {
 		}
 	}
 	return x.forward(w)
+}
+
+// enter notes that it is the turn of a filter. Somebody may still read the body in the meantime, whom a branch has left.
+func (x *Exchange) enter(i int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.jumped &^= bit(i)
+	x.ran |= bit(i)
+}
+
+// jump notes that a branch passes over the filters from one on, to another.
+func (x *Exchange) jump(from, to int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := from; i < to; i++ {
+		x.jumped |= bit(i)
+	}
+}
+
+// had returns the filters that had a part.
+func (x *Exchange) had() bodypipe.Set {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ran
 }
 
 // bit returns the set with one entry.
@@ -124,16 +147,13 @@ func (x *Exchange) askPlain() {
 	}
 	terms := x.h.plans.response.Terms(x.responseSkip())
 	if terms.Reads {
-		x.r.Header["Accept-Encoding"] = plain
+		x.r.Header["Accept-Encoding"] = []string{"identity"} // what filters can read
 	}
 	if terms.Writes {
 		delete(x.r.Header, "Range")
 		delete(x.r.Header, "If-Range")
 	}
 }
-
-// plain is the encoding that filters can read. Nobody changes it.
-var plain = []string{"identity"}
 
 // statusOf returns the status that Caddy answers an error with.
 func statusOf(err error) int {
@@ -172,9 +192,10 @@ func (x *Exchange) countOnce(err error) {
 
 // respond calls the filters for the response, in the opposite order.
 func (x *Exchange) respond() error {
+	had := x.had()
 	for i := len(x.h.entries) - 1; i >= 0; i-- {
 		e := &x.h.entries[i]
-		if e.response == nil || !x.ran.Has(i) || x.refused.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
+		if e.response == nil || !had.Has(i) || x.refused.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
 			continue
 		}
 		if err := x.callResponse(i, e); err != nil {

@@ -175,6 +175,7 @@ func (b *Bodies) pass(pipe *bodypipe.Pipe, setup bodypipe.Setup, body []byte) ([
 	x := b.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.unshield(x.shield())
 	for i := range x.h.entries {
 		if !x.ran.Has(i) {
 			setup.Skip = setup.Skip.With(i)

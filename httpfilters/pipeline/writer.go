@@ -143,8 +143,9 @@ func (w *writer) openPipe(status int) {
 
 // responseSkip returns the filters that have no part in the response's body.
 func (x *Exchange) responseSkip() (skip bodypipe.Set) {
+	had := x.had()
 	for i := range x.h.entries {
-		if !x.ran.Has(i) {
+		if !had.Has(i) {
 			skip = skip.With(x.h.responsePlace(i))
 		}
 	}
