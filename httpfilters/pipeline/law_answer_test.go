@@ -1,6 +1,9 @@
 package pipeline
 
-import "net/http"
+import (
+	"bytes"
+	"net/http"
+)
 
 // requestLaw is what may become of a request on its way to the next handler.
 type requestLaw struct {
@@ -147,15 +150,41 @@ func (w *world) response() *responseLaw {
 	case !content || !bodyAllowed(w.method, r.status):
 		r.empty(w, content)
 	case !piped:
-		r.out, r.intact = l.body, true
-		r.lengths[int64(len(l.body))] = true
-		r.lengths[-1] = !l.declared
+		r.straight(w, l)
 	case l.refusedAtOnce(t):
 		r.refused[l.tooLarge], r.mustRefuse = true, true
 	default:
 		r.body(l, t)
+		if w.breaks() {
+			r.broken(t)
+		}
 	}
 	return r
+}
+
+// straight is for a body that filters don't look at.
+func (r *responseLaw) straight(w *world, l *lane) {
+	r.out, r.intact = bytes.Join(w.answered(), nil), true
+	r.torn = l.declared && len(r.out) < len(l.body)
+	r.must = r.torn
+	r.lengths[int64(len(r.out))] = true
+	r.lengths[-1] = !l.declared
+}
+
+// broken is for a body that filters look at, of which the handler writes some and fails. Nobody must take it for complete.
+func (r *responseLaw) broken(t terms) {
+	r.must = true
+	r.refused[statusBroken] = t.buffer
+	r.mustRefuse = r.mustRefuse || t.buffer && !r.released
+	r.torn = r.torn || !t.buffer || r.released
+}
+
+// beside has somebody read the body of the request meanwhile, who may find that it fails.
+func (r *responseLaw) beside(q *requestLaw) {
+	for status, may := range q.late {
+		r.refused[status] = r.refused[status] || may
+		r.torn = r.torn || may
+	}
 }
 
 // hooks has the filters see the header.
@@ -194,6 +223,9 @@ func (r *responseLaw) empty(w *world, content bool) {
 		}
 	}
 	r.lengths[int64(len(w.bodies[toClient]))] = true
+	if w.breaks() { // Go's server takes the length from what is written
+		r.lengths[int64(len(bytes.Join(w.answered(), nil)))] = true
+	}
 }
 
 // body has the filters see the body.

@@ -11,6 +11,7 @@ import (
 // check compares what has become of the request and of its answer with what the model says.
 func (p *passage) check() {
 	p.t.Helper()
+	p.reader.Wait()
 	if p.panicked != nil && p.panicked != http.ErrAbortHandler {
 		p.t.Fatalf("the handler panicked: %v", p.panicked)
 	}
@@ -24,10 +25,16 @@ func (p *passage) check() {
 		p.checkCalls(false)
 	default:
 		a := p.w.response()
+		if p.w.aside != notAside {
+			a.beside(r)
+		}
 		p.checkResponse(a)
-		p.checkCalls(p.response != nil && p.response.Header.Get("Etag") != "")
+		p.checkCalls(p.delivered())
 	}
 }
+
+// delivered reports whether the client got the header of the response, and not of another in its place.
+func (p *passage) delivered() bool { return p.response != nil && p.response.Header.Get("Etag") != "" }
 
 // checkRequest checks what the next handler got, and reports whether that is to be the end of the request.
 func (p *passage) checkRequest(r *requestLaw) (refused bool) {
@@ -45,6 +52,9 @@ func (p *passage) checkRequest(r *requestLaw) (refused bool) {
 	switch {
 	case p.w.ignores:
 		return false
+	case p.w.aside != notAside:
+		p.checkAside(r)
+		return false
 	case p.readErr != nil:
 		if len(r.late) == 0 || !bytes.HasPrefix(r.out, p.body) {
 			p.t.Errorf("the next handler got %q and %v, want %q, or %v", p.body, p.readErr, r.out, r.late)
@@ -57,6 +67,19 @@ func (p *passage) checkRequest(r *requestLaw) (refused bool) {
 		p.t.Errorf("got the trailers %v", p.trailer)
 	}
 	return false
+}
+
+// checkAside checks what somebody got of the body who read it while the handler answered.
+func (p *passage) checkAside(r *requestLaw) {
+	p.t.Helper()
+	switch {
+	case p.readErr == nil && (r.must || !bytes.Equal(p.body, r.out)):
+		p.t.Errorf("the reader got %q, want %q, failure %v", p.body, r.out, r.must)
+	case p.readErr != nil && !bytes.HasPrefix(r.out, p.body):
+		p.t.Errorf("the reader got %q and %v, want a beginning of %q", p.body, p.readErr, r.out)
+	case p.readErr != nil && p.awaited && len(r.late) == 0 && p.delivered() && p.responseErr == nil: // else it is over before
+		p.t.Errorf("the reader got %q and %v, want %q", p.body, p.readErr, r.out)
+	}
 }
 
 // checkFraming checks what the next handler got as the length of the body.

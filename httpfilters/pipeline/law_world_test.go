@@ -42,7 +42,21 @@ type world struct {
 	status                   int
 	ignores, flushes, copies bool
 	quits                    int
+	// aside says whether somebody else reads the body while the handler answers.
+	aside asideness
+	// breaksAfter is how many pieces of its answer it writes before it fails, plus 1; 0 is not to fail.
+	breaksAfter int
 }
+
+// asideness says how a body is read aside.
+type asideness uint8
+
+const (
+	notAside asideness = iota
+	// asideAwaited is that the handler returns when the body was read, asideLeft that it doesn't wait.
+	asideAwaited
+	asideLeft
+)
 
 // tape makes decisions from bytes. When it has run out all are 0.
 type tape struct{ b []byte }
@@ -128,6 +142,12 @@ func (t *tape) world() *world {
 		ignores:  t.rarely(8), flushes: t.rarely(3), copies: t.rarely(3), quits: t.below(3),
 	}
 	w.trailers = !w.declared[toNext] && t.rarely(3)
+	if t.rarely(6) && !w.ignores {
+		w.aside = []asideness{asideAwaited, asideLeft}[t.below(2)]
+	}
+	if t.rarely(6) {
+		w.breaksAfter = t.below(5) + 1
+	}
 	if t.rarely(8) {
 		w.budget = int64(t.below(4)+1) * 300
 	}
@@ -154,6 +174,36 @@ func (t *tape) world() *world {
 		w.enlarge(60)
 	}
 	return w
+}
+
+// count counts the kinds of worlds that must not be missing.
+func (w *world) count(kinds map[string]int) {
+	for direction := range w.bodies {
+		l := w.lane(direction, w.status)
+		t := l.planned()
+		holders, agreed := 0, 0
+		for i, f := range l.filters {
+			if l.holders[f] {
+				holders++
+			}
+			if l.holders[f] && l.agrees(i) < len(l.body) {
+				agreed++
+			}
+		}
+		switch {
+		case t.whole < len(l.filters) || holders < 2:
+		case agreed == holders:
+			kinds["all of several release"]++
+		case agreed > 0:
+			kinds["one of several releases"]++
+		}
+	}
+	if w.breaks() {
+		kinds["fails in the middle"]++
+	}
+	if w.aside != notAside {
+		kinds["is read aside"]++
+	}
 }
 
 // bytes takes up to n bytes.
@@ -190,9 +240,9 @@ func pieces(body, cuts []byte) [][]byte {
 }
 
 func (w *world) String() string {
-	s := fmt.Sprintf("%s %q cut %v, declared %v, trailers %v, limits %v, budget %d, answer %d %q cut %v, flushes %v, copies %v, ignores %v, quits %d",
+	s := fmt.Sprintf("%s %q cut %v, declared %v, trailers %v, limits %v, budget %d, answer %d %q cut %v, flushes %v, copies %v, ignores %v, quits %d, aside %d, breaks after %d",
 		w.method, w.bodies[toNext], w.cuts[toNext], w.declared, w.trailers, w.ceilings, w.budget, w.status, w.bodies[toClient],
-		w.cuts[toClient], w.flushes, w.copies, w.ignores, w.quits)
+		w.cuts[toClient], w.flushes, w.copies, w.ignores, w.quits, w.aside, w.breaksAfter-1)
 	for i, m := range w.members {
 		s += fmt.Sprintf("\nfilter %d: skipped %v, successful %v, open %v", i, m.skipped, m.successful, m.open)
 		for direction, b := range m.body {
