@@ -148,9 +148,6 @@ func (x *Exchange) replace(err error) {
 		}
 		x.w.WriteHeader(x.response.Status)
 	}
-	if x.body != nil {
-		x.body.hurry()
-	}
 	_ = http.NewResponseController(x.w).Flush()
 }
 

@@ -79,13 +79,6 @@ func (b *requestBody) leave() error {
 	return b.err
 }
 
-// hurry is for when the answer goes out at once.
-func (b *requestBody) hurry() {
-	b.x.mu.Lock()
-	defer b.x.mu.Unlock()
-	b.armRest()
-}
-
 // armRest has the server, which reads some of what is left of a body before it closes the connection, not wait for ever.
 // Who calls it holds x.mu.
 func (b *requestBody) armRest() {

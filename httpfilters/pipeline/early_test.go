@@ -1,18 +1,21 @@
 package pipeline
 
 import (
+	"bufio"
 	"compress/gzip"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
-
-	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
 
 // refusing returns an entry that refuses responses, but for the answers that take their place.
@@ -262,29 +265,67 @@ type failingBody struct {
 
 func (b failingBody) Read([]byte) (int, error) { return 0, b.err }
 
-// Who has taken over the connection keeps the deadlines that it sets.
-func TestHijackedDeadline(t *testing.T) {
-	s := newSite(t, impatient(t, streamed))
-	s.backend = func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadFull(r.Body, make([]byte, 3))
-		conn, buf, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_ = conn.SetReadDeadline(time.Now().Add(sites.Patience))
-		rest, err := io.ReadAll(io.LimitReader(buf, 3))
-		_, _ = io.WriteString(conn, string(rest))
-		if err != nil {
-			t.Error(err)
-		}
+// deadlines is a connection that counts the deadlines that are set for reading.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
+
+func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// Whose the connection is by now, it keeps the deadlines that it sets, whoever reads the body on.
+func TestDeadlinesOfATunnel(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begin func(w http.ResponseWriter)
+		more  bool
+	}{
+		"waits": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, true},
+		"101": {func(w http.ResponseWriter) {
+			w.Header().Set("Upgrade", "x")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}, false},
+		"hijacked": {func(w http.ResponseWriter) { _, _, _ = http.NewResponseController(w).Hijack() }, false},
+		"flushed":  {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequest(http.MethodPost, "/", iotest.OneByteReader(strings.NewReader("body")))
+			r.Header.Set("Upgrade", "x")
+			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+			next := func(rw http.ResponseWriter, r *http.Request) error {
+				_, _ = r.Body.Read(make([]byte, 1))
+				tc.begin(rw)
+				before := w.set
+				if rest, err := io.ReadAll(r.Body); string(rest) != "ody" || err != nil {
+					t.Errorf("got %q and %v", rest, err)
+				}
+				if before == 0 || (w.set > before) != tc.more {
+					t.Errorf("got %d deadlines, then %d", before, w.set)
+				}
+				return nil
+			}
+			if err := impatient(t, streamed).ServeHTTP(w, r, caddyhttp.HandlerFunc(next)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	c := s.wire(t)
-	c.write("POST / HTTP/1.1\nHost: a\nContent-Length: 3\n\nabc")
-	c.silent(pause)
-	_, _ = io.WriteString(c, "def")
-	if got, err := io.ReadAll(c.Reader); string(got) != "def" || err != nil {
+}
+
+// A filter may take part behind a branch whose routes have read the body to its end.
+func TestReadBodyGoesOn(t *testing.T) {
+	x := &Exchange{h: newHandler(t, entry{name: "f", requestBody: onRequestBody{rewrite, replace("other")}})}
+	x.w, x.r = httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
+	x.out.x, x.out.ResponseWriter = x, x.w
+	if err := x.openBody(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(x.r.Body); string(got) != "other" || err != nil {
 		t.Errorf("got %q and %v", got, err)
 	}
+	if err := x.prepare(); err != nil {
+		t.Errorf("got %v from what comes next", err)
+	}
+	x.body.end()
 }

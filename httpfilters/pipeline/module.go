@@ -50,7 +50,7 @@ type Handler struct {
 	ResponseBodyLimit int64 `json:"response_body_limit,omitempty"`
 
 	// How long to wait for the next byte of a request's body, where filters look at it. A client that sends nothing for so
-	// long gets 408, and the connection is closed. Range: 10 ms to 1 h. Default: `30s`. No placeholders.
+	// long gets 408, and the connection is closed. It ends when the client has the beginning of the answer. Range: 10 ms to 1 h. Default: `30s`. No placeholders.
 	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 
 	entries []entry
