@@ -218,14 +218,12 @@ func TestConnect(t *testing.T) {
 		check(t, newClient(t, true), s, "", http.StatusMethodNotAllowed, "connect 1")
 	})
 	t.Run("HTTP3", func(t *testing.T) {
-		s, client := newSite3(t, impatient(t, buffered))
-		s.backend = accept
+		s, client := newSite3(t, impatient(t, buffered), accept)
 		check(t, client, s, "", http.StatusMethodNotAllowed, "connect 1")
 		check(t, client, s, "websocket", http.StatusOK)
 	})
 	t.Run("other filters", func(t *testing.T) {
-		s, client := newSite3(t, newHandler(t, entry{name: "f", request: onRequest(func(*Exchange) error { return nil })}))
-		s.backend = accept
+		s, client := newSite3(t, newHandler(t, entry{name: "f", request: onRequest(func(*Exchange) error { return nil })}), accept)
 		check(t, client, s, "", http.StatusOK)
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
 
-// newSite3 serves a backend behind a handler by HTTP/3, and returns a client for it.
-func newSite3(t testing.TB, h *Handler) (*site, *http.Client) {
+// newSite3 serves a backend, the default one without it, behind a handler by HTTP/3, and returns a client for it.
+func newSite3(t testing.TB, h *Handler, backend http.HandlerFunc) (*site, *http.Client) {
 	t.Helper()
 	cert, _ := certs.New(t, "h3.test")
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -28,6 +28,7 @@ func newSite3(t testing.TB, h *Handler) (*site, *http.Client) {
 		t.Fatal(err)
 	}
 	s := prepareSite(h)
+	s.backend = backend
 	s.Server = &httptest.Server{URL: "https://" + conn.LocalAddr().String()}
 	server := &http3.Server{Handler: s, TLSConfig: http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{cert}})}
 	done := make(chan struct{})
@@ -49,15 +50,15 @@ func newSite3(t testing.TB, h *Handler) (*site, *http.Client) {
 func TestHTTP3(t *testing.T) {
 	for name, wish := range map[string]Wish{"stream": streamed, "write": writing, "whole": rewrite} {
 		t.Run(name, func(t *testing.T) {
-			s, client := newSite3(t, newHandler(t, onBodies("f", wish, upperIf(wish))))
-			s.backend = func(w http.ResponseWriter, r *http.Request) {
+			h := newHandler(t, onBodies("f", wish, upperIf(wish)))
+			s, client := newSite3(t, h, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Trailer", "X-Sum")
 				_, err := io.Copy(w, r.Body)
 				if err != nil {
 					t.Error(err)
 				}
 				w.Header().Set("X-Sum", "1")
-			}
+			})
 			for _, body := range []string{"", "hello", strings.Repeat("x", 200000)} {
 				res := s.send(t, client, http.MethodPost, body)
 				if res.ProtoMajor != 3 || res.StatusCode != http.StatusOK || !strings.EqualFold(res.body, body) || res.err != nil {
@@ -88,7 +89,7 @@ func TestHTTP3Failures(t *testing.T) {
 			end, over := ended()
 			h := impatient(t, wish, end)
 			h.BodyTimeout = caddy.Duration(c.timeout)
-			s, client := newSite3(t, h)
+			s, client := newSite3(t, h, nil)
 			check := watchCounts(t)
 			r, w := io.Pipe()
 			defer w.Close()
