@@ -313,9 +313,9 @@ func TestDeadlinesOfATunnel(t *testing.T) {
 
 // A filter may take part behind a branch whose routes have read the body to its end.
 func TestReadBodyGoesOn(t *testing.T) {
-	x := &Exchange{h: newHandler(t, entry{name: "f", requestBody: onRequestBody{rewrite, replace("other")}})}
-	x.w, x.r = httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
-	x.out.x, x.out.ResponseWriter = x, x.w
+	h := newHandler(t, entry{name: "f", requestBody: onRequestBody{rewrite, replace("other")}})
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
+	x := newExchange(h, w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server)), nil)
 	if err := x.openBody(); err != nil {
 		t.Fatal(err)
 	}
