@@ -151,8 +151,15 @@ var rules = []rule{
 	},
 	{
 		name:     "HTTP handlers are made of Caddy's HTTP app",
-		packages: []string{"httpfilters/admission", "httpfilters/validaterequest", "httpfilters/pipeline"},
+		packages: []string{"httpfilters/admission", "httpfilters/validaterequest"},
 		allow:    slices.Concat(host, []string{httpPath, configPath + "/httpcaddyfile", "golang.org/x/net/http/httpguts"}),
+	},
+	{
+		name:     "the pipeline knows the errors of streams",
+		packages: []string{"httpfilters/pipeline"},
+		allow: slices.Concat(host, []string{
+			httpPath, configPath + "/httpcaddyfile", "golang.org/x/net/http2", "github.com/quic-go/quic-go/http3",
+		}),
 	},
 	{
 		name:     "HTTP filters are guests of the pipeline",
