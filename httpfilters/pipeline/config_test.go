@@ -59,8 +59,8 @@ func TestRefused(t *testing.T) {
 
 		{"filter missing", `[{}]`, "filters[0]: filter: missing"},
 		{"filter null", `[{"filter":null}]`, "filters[0]: filter: missing"},
-		{"filter without name", `[{"filter":{}}]`, `filters[0]: filter.filter: missing; it is the name of the filter, one of test_body, test_filter, `},
-		{"filter unknown", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `filters[1]: filter.filter: there is no filter "nonesuch"; must be one of test_body, test_filter, `},
+		{"filter without name", `[{"filter":{}}]`, `filters[0]: filter.filter: missing; it is the name of the filter, one of test_body, test_counter, test_filter, `},
+		{"filter unknown", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `filters[1]: filter.filter: there is no filter "nonesuch"; must be one of test_body, test_counter, test_filter, `},
 		{"filter with an unknown field", `[{"filter":{"filter":"test_filter","colour":"red"}}]`, `filters[0]: filter: loading module 'test_filter': decoding module config: http.filters.test_filter: json: unknown field "colour"`},
 		{"filter without hooks", `[{"filter":{"filter":"test_nothing"}}]`, "filters[0]: filter: *pipeline.testNothing has no hook"},
 		{"entry with an unknown field", with(`"when":[{}]`), `unknown field "when"`},
