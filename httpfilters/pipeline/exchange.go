@@ -28,6 +28,9 @@ type Exchange struct {
 	// decided are the entries of which it is known whether they take part, skipped those which don't, jumped those which
 	// a branch has passed over, ran those that had a part.
 	decided, skipped, jumped, ran bodypipe.Set
+	// last is the entry whose body hook ran last, struck says that it has ended the request.
+	last   int
+	struck bool
 	// refused are the entries whose hook for the response has ended it: the answer in its place passes them by. passed are
 	// those whose failure with a body was passed over.
 	refused, passed bodypipe.Set
@@ -77,6 +80,7 @@ func (x *Exchange) release() {
 	x.h, x.w, x.r, x.came, x.next = nil, nil, nil, nil, nil
 	x.at, x.decided, x.skipped, x.jumped, x.ran = 0, 0, 0, 0, 0
 	x.refused, x.passed, x.counted = 0, 0, false
+	x.last, x.struck = 0, false
 	x.states, x.loops, x.results = states, loops, nil
 	x.body, x.bodies, x.response, x.err = nil, nil, Response{}, nil
 	x.cluster, x.endpoint, x.over = "", "", false

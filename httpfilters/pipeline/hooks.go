@@ -47,19 +47,19 @@ func (x *Exchange) callResponse(i int, e *entry) (err error) {
 // callBody calls a filter for a piece of a body. Who calls it holds mu, but before the next handler has the request. It
 // may be the goroutine that sends the request on, where nobody recovers from anything.
 func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Action, error)) (act Action, err error) {
-	before := x.at
-	x.at = i
+	e, before := &x.h.entries[i], x.at
+	x.at, x.last = i, i
 	defer func() {
 		if p := recover(); p != nil {
 			err = x.failed(p)
 		}
 		x.at = before
+		x.struck = err != nil && (!e.open || isRefusal(err))
 	}()
 	act, err = hook(x, c)
 	if err = checkRefusal(err); err == nil || isRefusal(err) {
 		return act, err
 	}
-	e := &x.h.entries[i]
 	if e.open && !x.passed.Has(i) {
 		x.passed |= bit(i)
 		x.passOver(e, err) // so does the pipe, for each piece

@@ -184,6 +184,9 @@ func (p *passage) checkCalls(delivered bool) {
 		}
 	}
 	between := p.calls[begun:n]
+	if begun == 0 && !p.called && p.response != nil {
+		p.checkGathered(between)
+	}
 	runs := 1
 	for i := 1; i < len(between); i++ {
 		if between[i] >= between[i-1] {
@@ -199,6 +202,28 @@ func (p *passage) checkCalls(delivered bool) {
 				p.t.Errorf("filter %d was called for the body of direction %d", i, direction)
 			}
 		}
+	}
+}
+
+// checkGathered checks which filters see the answer to a request that has ended while its body was read ahead: those in
+// front of the filter that has ended it, it itself, and those that have seen some of the body; all if the pipeline has.
+func (p *passage) checkGathered(responses []string) {
+	p.t.Helper()
+	end := p.response.StatusCode - 420 // as the worlds number the statuses
+	switch p.response.StatusCode {
+	case http.StatusInternalServerError:
+		return // any of them may have failed
+	case http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable:
+		end = len(p.w.members)
+	}
+	var want []string
+	for i, m := range slices.Backward(p.w.members) {
+		if !m.skipped && !m.successful && (i <= end || p.actors[toNext][i].calls > 0) {
+			want = append(want, fmt.Sprint("response", i))
+		}
+	}
+	if !slices.Equal(responses, want) {
+		p.t.Errorf("got the calls %v for the answer in place of a request that came no further than its body, want %v", responses, want)
 	}
 }
 

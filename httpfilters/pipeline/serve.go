@@ -43,6 +43,7 @@ func (x *Exchange) serve() (err error) {
 	}
 	if err := x.openBody(); err != nil {
 		x.tellTooLarge(err)
+		x.gather(err)
 		return x.answer(err)
 	}
 	return x.settle(x.run(x.writer(), 0))
@@ -93,6 +94,24 @@ func (x *Exchange) had() bodypipe.Set {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ran
+}
+
+// gather has the filters take part in the answer to a request that ends while its body is read ahead: those in front of
+// the one that has ended it, as if it were their turn already, or all if it wasn't a filter.
+func (x *Exchange) gather(err error) {
+	end := len(x.h.entries)
+	if x.struck || errors.Is(err, bodypipe.ErrReadOnly) {
+		end = x.last
+	}
+	for i := range end {
+		part, err := x.takesPart(i)
+		if err != nil {
+			return // it is this one that has ended the request
+		}
+		if part {
+			x.enter(i)
+		}
+	}
 }
 
 // bit returns the set with one entry.
