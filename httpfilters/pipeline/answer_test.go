@@ -79,7 +79,7 @@ func TestErrorOfCaddys(t *testing.T) {
 		return fmt.Errorf("around it: %w", caddyhttp.Error(http.StatusTeapot, errors.New("tea")))
 	}
 	_, err := answerOf(newHandler(t, headerFilters()...), around)
-	if handled, ok := err.(caddyhttp.HandlerError); !ok || handled.StatusCode != http.StatusTeapot { //nolint:errorlint // as Caddy does
+	if handled, ok := err.(caddyhttp.HandlerError); !ok || handled.StatusCode != http.StatusTeapot {
 		t.Errorf("got %T, %v", err, err)
 	}
 }
