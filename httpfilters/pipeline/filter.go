@@ -46,7 +46,7 @@ type SelectedBodyFilter interface {
 }
 
 // ResponseFilter looks at the header of a response, and may change it, before it goes out. It also sees the answers that
-// Caddy makes of errors, for which Exchange.Err is set. Informational responses pass it by.
+// Caddy makes of errors, for which Exchange.Err is set, also where the request came no further than its body. Informational responses pass it by.
 type ResponseFilter interface {
 	Response(x *Exchange) error
 }
