@@ -327,3 +327,35 @@ func TestReadBodyGoesOn(t *testing.T) {
 	}
 	x.body.end()
 }
+
+// A handler that doesn't know of filters for upstream bodies gets no body past them, unless they may all fail.
+func TestUnfilteredBody(t *testing.T) {
+	never := onRequestBody{buffered, idle}
+	for name, tc := range map[string]struct {
+		handlers []entry
+		status   int
+		count    []string
+	}{
+		"bound":    {[]entry{binds(putsBehind("1"))}, http.StatusInternalServerError, []string{"request_failed 1"}},
+		"selected": {[]entry{selects(putsBehind("1"))}, http.StatusInternalServerError, []string{"request_failed 1"}},
+		"open":     {[]entry{{name: "f", open: true, bound: onBound{ReadWrite, putsBehind("1")}}}, http.StatusOK, nil},
+		"none":     {[]entry{{name: "f", requestBody: never}}, http.StatusOK, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteBoth(t, newHandler(t, tc.handlers...))
+			byVersion(t, func(t *testing.T, client *http.Client) {
+				check := watchCounts(t)
+				if res := s.send(t, client, http.MethodPost, "secret"); res.StatusCode != tc.status {
+					t.Errorf("got status %d, want %d", res.StatusCode, tc.status)
+				}
+				check(tc.count...)
+				for _, r := range s.taken() {
+					if r.body != "" && tc.status != http.StatusOK {
+						t.Errorf("got %q at the backend", r.body)
+					}
+				}
+			})
+			s.idle(t)
+		})
+	}
+}

@@ -77,6 +77,9 @@ var errStalled = Reject(http.StatusRequestTimeout, errors.New("body_timeout: the
 // body, and would go by unseen.
 var errConnect = Reject(http.StatusMethodNotAllowed, errors.New("CONNECT: filters look at the request's body, and there is none"))
 
+// errUnfiltered is the error of a body that a handler reads which doesn't know of filters for upstream bodies.
+var errUnfiltered = errors.New("the body must pass filters for upstream bodies, and so go to cluster_proxy")
+
 // malformed is the error of a body that isn't one.
 type malformed struct{ err error }
 

@@ -97,6 +97,9 @@ func (x *Exchange) openBody() error {
 	}
 	b := newRequestBody(x)
 	x.body = b
+	if outer != nil {
+		outer.passed = true
+	}
 	x.lookUp() // later it is another goroutine that calls the hooks
 	x.out.watch()
 	b.pipe.Start(bodypipe.Setup{Plan: x.h.plans.request, Host: (*requestHost)(x), Budget: x.h.budget, Skip: skip})
@@ -307,6 +310,9 @@ func (b *requestBody) take(p []byte) (n int, spent bool, err error) {
 		return 0, false, b.err
 	case b.shut:
 		return 0, false, http.ErrBodyReadAfterClose
+	case b.x.bodies.unfiltered():
+		b.err = errUnfiltered
+		return 0, false, b.err
 	case len(b.out) == 0 && b.pipe.Ended():
 		return 0, b.spend(), io.EOF
 	}

@@ -28,8 +28,10 @@ type Bodies struct {
 	cluster   string
 	canonical []byte
 	err       error
-	// skipped says that there is no body to send.
-	skipped bool
+	// skipped says that there is no body to send, passed that a pipeline behind this one makes another of it.
+	skipped, passed bool
+	// required says that nobody may read the body past the filters.
+	required bool
 
 	// number counts what was made; only the last may be read. x.mu guards it.
 	number int
@@ -54,8 +56,19 @@ func (x *Exchange) publishBodies(skip bodypipe.Set, outer *Bodies) {
 	if !ok {
 		return
 	}
-	x.bodies = &Bodies{x: x, outer: outer}
+	x.bodies = &Bodies{x: x, outer: outer, required: outer != nil && outer.required}
+	for i := range x.h.entries {
+		e := &x.h.entries[i]
+		if (e.bound != nil || e.selected != nil) && !skip.Has(i) && !e.open {
+			x.bodies.required = true
+		}
+	}
 	vars[bodiesVar] = x.bodies
+}
+
+// unfiltered reports that who reads the body gets it past the filters for upstream bodies, which must not be.
+func (b *Bodies) unfiltered() bool {
+	return b != nil && b.required && b.cluster == "" && !b.skipped && !b.passed
 }
 
 // String is for who prints the variables of a request.
