@@ -20,7 +20,7 @@ func (x *Exchange) settle(err error) error {
 		return nil // the deferred function answers
 	}
 	if x.out.err != nil {
-		x.err = x.out.err
+		x.setErr(x.out.err)
 		panic(http.ErrAbortHandler) // the client must not take what it has for complete
 	}
 	if x.body != nil {
@@ -30,7 +30,7 @@ func (x *Exchange) settle(err error) error {
 			return x.answer(failed)
 		default:
 			x.countOnce(failed)
-			x.err = failed
+			x.setErr(failed)
 			panic(http.ErrAbortHandler) // what comes next on the connection may be a part of this body
 		}
 	}
@@ -39,7 +39,7 @@ func (x *Exchange) settle(err error) error {
 	}
 	x.out.finish()
 	if x.out.err != nil && x.out.sent() {
-		x.err = x.out.err
+		x.setErr(x.out.err)
 		panic(http.ErrAbortHandler) // the client must not take what it has for complete
 	}
 	return nil
@@ -48,7 +48,7 @@ func (x *Exchange) settle(err error) error {
 // giveUp ends a request whose handler has failed. An answer that filters have made another of may have lost its length, so
 // that one which ends too early looks complete.
 func (x *Exchange) giveUp(err error) error {
-	x.err = err
+	x.setErr(err)
 	switch {
 	case !x.out.sent():
 		return x.answer(notOurs(err))
@@ -78,7 +78,7 @@ func (x *Exchange) answer(err error) error {
 	x.out.discard()
 	if errors.Is(err, errClientGone) {
 		x.countOnce(err)
-		x.err = errClientGone
+		x.setErr(errClientGone)
 		x.setResponse(statusClientGone, x.w.Header())
 		x.w.WriteHeader(statusClientGone)
 		return nil
@@ -88,12 +88,13 @@ func (x *Exchange) answer(err error) error {
 		x.body.closing = true
 		x.w.Header().Set("Connection", "close")
 	}
-	x.err = err
+	x.setErr(err)
 	status := statusOf(err)
 	x.setResponse(status, x.w.Header())
 	if failed := x.respond(); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
 		err = x.refuse(failed)
-		x.err, x.response.Status = err, statusOf(err)
+		x.setErr(err)
+		x.setStatus(statusOf(err))
 	}
 	x.keepStatus(status)
 	return x.write(err)
@@ -106,10 +107,24 @@ func (x *Exchange) setResponse(status int, header http.Header) {
 	x.response = Response{Status: status, Header: header}
 }
 
+// setStatus changes its status.
+func (x *Exchange) setStatus(status int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.response.Status = status
+}
+
+// setErr sets why the request has failed, for hooks.
+func (x *Exchange) setErr(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = err
+}
+
 // keepStatus keeps the status of a response, if a filter has changed it to what it can't be.
 func (x *Exchange) keepStatus(was int) {
 	if s := x.response.Status; s < http.StatusOK || s > maxStatus || was == http.StatusSwitchingProtocols {
-		x.response.Status = was
+		x.setStatus(was)
 	}
 }
 
@@ -121,7 +136,13 @@ func (x *Exchange) write(err error) error {
 			x.w.Header()[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 		}
 	}
-	if !ok || rejection.Body == nil {
+	switch {
+	case ok && rejection.Body != nil:
+	case errors.Is(err, bodypipe.ErrBudget) && !hasErrorRoutes(x.r):
+		// As an error it would be lines at Error for each request, just when there is too much to do.
+		x.w.WriteHeader(x.response.Status)
+		return nil
+	default:
 		return withStatus(err, x.response.Status)
 	}
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(rejection.Body)))

@@ -79,6 +79,16 @@ func (b *requestBody) leave() error {
 	return b.err
 }
 
+// gaveOut reports whether the body couldn't go on for a reason for which the client gets an answer.
+func (b *requestBody) gaveOut() bool {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	if b.err != nil {
+		return !errors.Is(b.err, errClientGone)
+	}
+	return !b.until.IsZero() && !time.Now().Before(b.until)
+}
+
 // armRest has the server, which reads some of what is left of a body before it closes the connection, not wait for ever.
 // Who calls it holds x.mu.
 func (b *requestBody) armRest() {

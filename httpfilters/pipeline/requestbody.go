@@ -321,19 +321,22 @@ func (b *requestBody) take(p []byte) (n int, spent bool, err error) {
 	return n, len(b.out) == 0 && b.spend(), nil
 }
 
-// Close closes the client's body. Who reads on has made a mistake, and not the client.
+// Close ends the body: who reads on is wrong, not the client. What is still to come is the server's: its Close waits for it.
 func (b *requestBody) Close() error {
 	if b.gate.refusesClose() {
 		return nil
 	}
 	b.x.mu.Lock()
 	b.shut = true
-	spent := b.spend()
+	spent, over := b.spend(), b.over
 	b.x.mu.Unlock()
 	if spent {
 		b.tryPutBuffer()
 	}
-	return b.src.Close()
+	if over {
+		return b.src.Close()
+	}
+	return nil
 }
 
 // spend gives back what the body holds, if all of it has passed the filters and nobody needs it any more: the answer may

@@ -26,7 +26,7 @@ func (x *Exchange) serve() (err error) {
 	defer func() {
 		x.over = true
 		if x.err == nil {
-			x.err = x.out.err // of a handler that panicked because of it
+			x.setErr(x.out.err) // of a handler that panicked because of it
 		}
 		// A handler that can't write its answer panics, so that nobody takes what is there for complete. If we have
 		// refused it before any of it went out, the client gets a proper answer.

@@ -106,6 +106,9 @@ func (w *writer) WriteHeader(status int) {
 		return
 	}
 	x := w.x
+	if status == statusClientGone && x.body != nil && x.body.gaveOut() {
+		return // a proxy takes the client for gone: a deadline that has passed ends the request's context too
+	}
 	if status == http.StatusSwitchingProtocols && !switches(x.r.Header, w.Header()) {
 		w.fail(errUnasked)
 		return

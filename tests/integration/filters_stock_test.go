@@ -124,3 +124,73 @@ func TestFiltersBehindRequestBody(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamsThatEnd: a body that streams by a filter and stalls gets 408, and one that the filter refuses is answered at once,
+// also if the client then says nothing; behind Caddy's reverse proxy and ours, from backends that read the body and don't.
+func TestStreamsThatEnd(t *testing.T) {
+	l := newLab(t)
+	reads, silent := make(chan struct{}), make(chan struct{})
+	defer close(silent)
+	backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/reads" {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return
+		}
+		select {
+		case <-silent:
+		case <-reads:
+		}
+	}))
+	defer backend.Close()
+	defer close(reads)
+	to := strings.TrimPrefix(backend.URL, "http://")
+	stock, ours := l.freeAddr(), l.freeAddr()
+	filters := `
+		filters {
+			body_timeout 1s
+			word_limit 5
+		}`
+	l.run(`
+	sluice {
+		cluster backends {
+			endpoints `+to+`
+		}
+	}
+	`, fmt.Sprintf(`
+	http://%s {%s
+		reverse_proxy %s
+	}
+	http://%s {%s
+		cluster_proxy backends
+	}
+	`, stock, filters, to, ours, filters))
+	for name, addr := range map[string]string{"reverse_proxy": stock, "cluster_proxy": ours} {
+		for path, want := range map[string]map[string]int{
+			"/reads":  {"one two": http.StatusRequestTimeout, "one two three four five six ": http.StatusUnprocessableEntity},
+			"/silent": {"one two": http.StatusRequestTimeout, "one two three four five six ": http.StatusUnprocessableEntity},
+		} {
+			for sent, status := range want {
+				t.Run(fmt.Sprint(name, path, status), func(t *testing.T) {
+					conn, err := net.Dial("tcp", addr)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer conn.Close()
+					if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+						t.Fatal(err)
+					}
+					begin := time.Now()
+					fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
+						path, addr, len(sent), sent)
+					res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					if err != nil || res.StatusCode != status {
+						t.Fatalf("got %v, %v, want %d", res, err, status)
+					}
+					if took := time.Since(begin); status != http.StatusRequestTimeout && took >= time.Second {
+						t.Errorf("the answer took %v, as long as body_timeout", took)
+					}
+				})
+			}
+		}
+	}
+}
