@@ -166,8 +166,8 @@ func TestStreamsThatEnd(t *testing.T) {
 	`, stock, filters, to, ours, filters))
 	for name, addr := range map[string]string{"reverse_proxy": stock, "cluster_proxy": ours} {
 		for path, want := range map[string]map[string]int{
-			"/reads":  {"one two": http.StatusRequestTimeout, "one two three four five six ": http.StatusUnprocessableEntity},
-			"/silent": {"one two": http.StatusRequestTimeout, "one two three four five six ": http.StatusUnprocessableEntity},
+			"/reads":  {"one two": http.StatusRequestTimeout, "one two ,three four five six ": http.StatusUnprocessableEntity},
+			"/silent": {"one two": http.StatusRequestTimeout, "one two ,three four five six ": http.StatusUnprocessableEntity},
 		} {
 			for sent, status := range want {
 				t.Run(fmt.Sprint(name, path, status), func(t *testing.T) {
@@ -180,8 +180,11 @@ func TestStreamsThatEnd(t *testing.T) {
 						t.Fatal(err)
 					}
 					begin := time.Now()
-					fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
-						path, addr, len(sent), sent)
+					fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", path, addr)
+					for words := range strings.SplitAfterSeq(sent, ",") {
+						time.Sleep(50 * time.Millisecond) // so that the proxy is under way
+						fmt.Fprintf(conn, "%x\r\n%s\r\n", len(words), words)
+					}
 					res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 					if err != nil || res.StatusCode != status {
 						t.Fatalf("got %v, %v, want %d", res, err, status)
