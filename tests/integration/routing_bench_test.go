@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -37,14 +38,13 @@ func (cannedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// chat is a request of 10 KiB to a model, whose name comes first or last.
-func chat(last bool) []byte {
-	const turn = `{"role":"user","content":"Please summarise what we have said so far in three sentences, and leave out names."}`
-	messages := `"messages":[` + strings.Repeat(turn+",", 90) + turn + `]`
-	if last {
-		return []byte(`{` + messages + `,"model":"large"}`)
-	}
-	return []byte(`{"model":"large",` + messages + `}`)
+// chat is a request of 10 KiB to a model, with a turn of so many bytes after the other. The name of the model comes last, so
+// that all must be read.
+func chat(turn int) []byte {
+	const size = 10 << 10
+	one := `{"role":"user","content":"` + strings.Repeat("Please summarise what we have said. ", turn/36) + `"}`
+	turns := one + strings.Repeat(","+one, max(0, size/len(one)-1))
+	return []byte(`{"messages":[` + turns + `],"model":"large"}`)
 }
 
 // The two ways to proxy a request whose body is kept in memory first: by Caddy alone, to one upstream, and by its body, with
@@ -63,18 +63,19 @@ const (
 func BenchmarkRouting(b *testing.B) {
 	for _, bench := range []struct {
 		name, config string
-		last         bool
+		turn         int
 	}{
-		{"stock", stockBuffered, false},
-		{"by_body/first", routedByBody, false},
-		{"by_body/last", routedByBody, true},
+		{"stock", stockBuffered, 500},
+		{"by_body/one_prompt", routedByBody, 10_000},
+		{"by_body/turns_of_500", routedByBody, 500},
+		{"by_body/turns_of_100", routedByBody, 100},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			loaded, err := modules.Load(b, "http.handlers.subroute", bench.config)
 			if err != nil {
 				b.Fatal(err)
 			}
-			handler, body := loaded.(caddyhttp.MiddlewareHandler), chat(bench.last)
+			handler, body := loaded.(caddyhttp.MiddlewareHandler), chat(bench.turn)
 			b.ReportAllocs()
 			for b.Loop() {
 				routeOnce(b, handler, body)
@@ -83,9 +84,15 @@ func BenchmarkRouting(b *testing.B) {
 	}
 }
 
+// withDeadlines is a writer that has deadlines, as that of a server: to say that there are none takes longer than to set one.
+type withDeadlines struct{ *httptest.ResponseRecorder }
+
+// SetReadDeadline implements what http.ResponseController looks for.
+func (withDeadlines) SetReadDeadline(time.Time) error { return nil }
+
 // routeOnce has a handler serve one request.
 func routeOnce(b *testing.B, h caddyhttp.MiddlewareHandler, body []byte) {
-	w := httptest.NewRecorder()
+	w := withDeadlines{httptest.NewRecorder()}
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
@@ -125,7 +132,7 @@ func BenchmarkRoutingProxy(b *testing.B) {
 		}
 	}
 	`, stock, to, routed, to))
-	body := chat(true)
+	body := chat(500)
 	for _, site := range []struct{ name, addr string }{{"stock", stock}, {"by_body", routed}} {
 		b.Run(site.name, func(b *testing.B) {
 			b.ReportAllocs()
