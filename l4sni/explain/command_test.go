@@ -16,6 +16,8 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/mholt/caddy-l4/layer4"
 
+	_ "github.com/caddy-sluice/sluice/httpfilters/clusterproxy"
+	_ "github.com/caddy-sluice/sluice/httpfilters/jsonfield"
 	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
 	_ "github.com/caddy-sluice/sluice/l4filters/accesslog"
 	_ "github.com/caddy-sluice/sluice/l4filters/admission"
