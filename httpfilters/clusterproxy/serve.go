@@ -85,7 +85,7 @@ func (h *Handler) setsHost() bool {
 func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
 	header := h.headerOf(r)
 	// Caddy's handler must not read a body that isn't sent.
-	strip := s.filtered != nil && h.RequestBuffers != 0
+	strip := (s.filtered != nil || s.bare) && h.RequestBuffers != 0
 	if s.ctx == s.client && header == nil && !strip {
 		return r
 	}

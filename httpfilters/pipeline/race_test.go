@@ -159,7 +159,7 @@ func TestBodyInHooks(t *testing.T) {
 
 // TestBodyInUpstreamHooks is TestBodyInHooks for the bodies of endpoints.
 func TestBodyInUpstreamHooks(t *testing.T) {
-	s := newSite(t, newHandler(t, entry{name: "f", bound: onBound{ReadOnly, func(x *Exchange, c *Chunk) error {
+	s := newSite(t, newHandler(t, entry{name: "f", open: true, bound: onBound{ReadOnly, func(x *Exchange, c *Chunk) error {
 		if got := x.Replacer().ReplaceAll("{http.request.body}", ""); got != "" || string(c.Bytes()) != "hello" {
 			t.Errorf("a placeholder got the body %q, the filter %q", got, c.Bytes())
 		}

@@ -32,6 +32,7 @@ func (x *Exchange) hasStatus(i int) bool {
 func (x *Exchange) callTooLarge(i int, f TooLargeFilter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.unshield(x.shield())
 	before := x.at
 	x.at = i
 	defer func() {

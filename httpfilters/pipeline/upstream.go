@@ -66,10 +66,9 @@ func (x *Exchange) publishBodies(skip bodypipe.Set, outer *Bodies) {
 	vars[bodiesVar] = x.bodies
 }
 
-// unfiltered reports that who reads the body gets it past the filters for upstream bodies, which must not be.
-func (b *Bodies) unfiltered() bool {
-	return b != nil && b.required && b.cluster == "" && !b.skipped && !b.passed
-}
+// unfiltered reports that who reads the body gets it past the filters for upstream bodies, which must not be: not before they
+// have seen it, and not afterwards either, when a handler in the answer of another asks for it.
+func (b *Bodies) unfiltered() bool { return b != nil && b.required && !b.passed }
 
 // String is for who prints the variables of a request.
 func (b *Bodies) String() string { return b.cluster }

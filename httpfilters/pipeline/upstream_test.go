@@ -247,6 +247,31 @@ func TestUnbound(t *testing.T) {
 	}
 }
 
+// TestPastTheFilters checks that nobody reads a body past filters that must see it, whatever became of them.
+func TestPastTheFilters(t *testing.T) {
+	refuses := binds(func(*Exchange, *Chunk) error { return Reject(http.StatusForbidden, errors.New("no")) })
+	for name, tc := range map[string]struct {
+		e    entry
+		does func(b *Bodies)
+	}{
+		"nothing": {binds(putsBehind("1")), func(*Bodies) {}},
+		"skipped": {binds(putsBehind("1")), func(b *Bodies) { b.Skip() }},
+		"bound":   {binds(putsBehind("1")), func(b *Bodies) { _ = b.Bind("web") }},
+		"refused": {refuses, func(b *Bodies) { _ = b.Bind("web") }},
+	} {
+		var got []byte
+		_, err := pass(t, "secret", func(r *http.Request) (err error) {
+			tc.does(BodiesOf(r))
+			got, err = io.ReadAll(r.Body)
+			return err
+		}, newHandler(t, tc.e))
+		if len(got) > 0 {
+			t.Errorf("%s: got %q past the filters", name, got)
+		}
+		wantStatus(t, name, err, 500)
+	}
+}
+
 // TestUpstreamBudget checks that a client whose body finds no memory learns when to try again.
 func TestUpstreamBudget(t *testing.T) {
 	for name, e := range map[string]entry{"bound": binds(putsBehind("more")), "selected": selects(putsBehind("more"))} {
