@@ -21,7 +21,7 @@ type Exchange struct {
 	came *http.Request
 
 	// mu is held while a hook runs, but that for logs, and guards what hooks change and what body hooks look at: at, jumped,
-	// ran, passed, states, r, and of body what its own comment says.
+	// ran, passed, last, struck, states, response, err, cluster, endpoint, r, and of body what its own comment says.
 	mu sync.Mutex
 	// at is the entry whose hook runs.
 	at int

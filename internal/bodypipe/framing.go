@@ -27,14 +27,6 @@ func ResponseContent(method string, status int) Content {
 	return HasContent
 }
 
-// RequestContent returns what of a body a request has.
-func RequestContent(method string) Content {
-	if method == "CONNECT" {
-		return Tunnel
-	}
-	return HasContent
-}
-
 // Change says what filters do to a body.
 type Change uint8
 
