@@ -147,7 +147,7 @@ func (p *parser) member(d *caddyfile.Dispenser) error {
 // filter reads a filter.
 func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	module := d.Val()
-	id := "http.filters." + module
+	id := namespace + "." + module
 	if _, err := caddy.GetModule(id); err != nil {
 		if name != "" {
 			return d.Errf("as %s: %q is no filter; must be one of %s", name, module, strings.Join(filters(), ", "))

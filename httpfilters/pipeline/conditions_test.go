@@ -168,9 +168,11 @@ func TestH155_SkippedEverywhere(t *testing.T) {
 					if err := b.Bind("c"); err != nil {
 						return err
 					}
-					if _, err := b.Select("e"); err != nil {
+					payload, err := b.Select("e")
+					if err != nil {
 						return err
 					}
+					r.Body = payload.Open()
 				}
 				return answer(w, r)
 			}

@@ -17,21 +17,6 @@ import (
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
 )
 
-// fail keeps an error of the client's body, as the one with which the request is answered.
-func (b *requestBody) fail(err error) error {
-	b.x.mu.Lock()
-	defer b.x.mu.Unlock()
-	switch {
-	case b.closed:
-		return errBodyClosed
-	case b.shut:
-		return http.ErrBodyReadAfterClose
-	case b.err == nil:
-		b.err = clientError(err, b.x.r)
-	}
-	return b.err
-}
-
 // clientError says what an error of a client's body means: with which status the request is answered, or that nobody
 // waits for an answer. It may be the error of a handler in front that reads the body too.
 func clientError(err error, r *http.Request) error {

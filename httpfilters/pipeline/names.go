@@ -8,9 +8,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
+// namespace is that of the filters.
+const namespace = "http.filters"
+
 // filters returns the names of the filters that there are.
 func filters() (names []string) {
-	for _, m := range caddy.GetModules("http.filters") {
+	for _, m := range caddy.GetModules(namespace) {
 		names = append(names, m.ID.Name())
 	}
 	return names
@@ -22,7 +25,7 @@ func checkModule(raw json.RawMessage) error {
 	if name == "" {
 		return fmt.Errorf("filter.filter: missing; it is the name of the filter, one of %s", strings.Join(filters(), ", "))
 	}
-	if _, err := caddy.GetModule("http.filters." + name); err != nil {
+	if _, err := caddy.GetModule(namespace + "." + name); err != nil {
 		return fmt.Errorf("filter.filter: there is no filter %q; must be one of %s", name, strings.Join(filters(), ", "))
 	}
 	return nil
@@ -42,4 +45,25 @@ func checkName(name string) error {
 // reservedName reports whether a name is one of the words that say where branches rejoin.
 func reservedName(name string) bool {
 	return name == rejoinNext || name == rejoinEnd || name == rejoinTerminal
+}
+
+// moduleName returns the name of the module that raw is the config of.
+func moduleName(raw json.RawMessage) string {
+	var named struct {
+		Filter string `json:"filter"`
+	}
+	_ = json.Unmarshal(raw, &named) // LoadModule says what is wrong
+	return named.Filter
+}
+
+const (
+	// maxName is the longest name of a filter, a branch, or a result.
+	maxName = 64
+	// nameChars are the characters of names.
+	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+)
+
+// validName reports whether a name has only letters, digits, `_` and `-`.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && strings.Trim(name, nameChars) == ""
 }

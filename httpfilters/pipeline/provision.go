@@ -2,12 +2,10 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -188,25 +186,4 @@ func owned(e entry) []string {
 		return names
 	}
 	return nil
-}
-
-// moduleName returns the name of the module that raw is the config of.
-func moduleName(raw json.RawMessage) string {
-	var named struct {
-		Filter string `json:"filter"`
-	}
-	_ = json.Unmarshal(raw, &named) // LoadModule says what is wrong
-	return named.Filter
-}
-
-const (
-	// maxName is the longest name of a filter, a branch, or a result.
-	maxName = 64
-	// nameChars are the characters of names.
-	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-)
-
-// validName reports whether a name has only letters, digits, `_` and `-`.
-func validName(name string) bool {
-	return name != "" && len(name) <= maxName && strings.Trim(name, nameChars) == ""
 }

@@ -19,7 +19,7 @@ const (
 	// resultsVar is the variable that has the results of a request.
 	resultsVar = "sluice.filters.results"
 	// resultPrefix is what their placeholders begin with.
-	resultPrefix = "http.filters."
+	resultPrefix = namespace + "."
 )
 
 // result is what a filter found out about a request.

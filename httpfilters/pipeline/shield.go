@@ -55,17 +55,6 @@ func (x *Exchange) unshield(before shielded) {
 	}
 }
 
-// readAhead reads the body as long as it is held back, and an empty one to its end.
-func (b *requestBody) readAhead(empty bool) error {
-	defer b.x.unshield(b.x.shield())
-	for !b.pipe.Ended() && (empty || b.pipe.Holding()) {
-		if err := b.step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // What a gate says.
 const (
 	// noHook is that no hook runs.

@@ -39,6 +39,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.provisionBodies(); err != nil {
 		return err
 	}
+	if err := a.checkChains(); err != nil {
+		return err
+	}
 	if err := a.gates.provision(a.Admission); err != nil {
 		return fmt.Errorf("admission.%w", err)
 	}

@@ -1,0 +1,62 @@
+package sluiceapp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxChainName is the longest name of a chain, as that of a filter.
+const maxChainName = 64
+
+// checkChains says what is wrong with chains whatever the filters in them are.
+func (a *App) checkChains() error {
+	for _, name := range slices.Sorted(maps.Keys(a.FilterChains)) {
+		if !isChainName(name) {
+			return fmt.Errorf("filter_chains: name %q must have 1 to %d letters, digits, _ and -", name, maxChainName)
+		}
+		if err := checkChain(a.FilterChains[name]); err != nil {
+			return fmt.Errorf("filter_chains.%s%w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkChain says what is wrong with a chain, behind its name.
+func checkChain(entries []json.RawMessage) error {
+	if len(entries) == 0 {
+		return errors.New(": there is no filter in it")
+	}
+	for i, raw := range entries {
+		var entry struct {
+			Chain string `json:"chain"`
+		}
+		if err := json.Unmarshal(raw, &entry); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		if entry.Chain != "" {
+			return fmt.Errorf("[%d]: chain: a chain can't have a chain in it", i)
+		}
+	}
+	return nil
+}
+
+// isChainName reports whether a name has only letters, digits, `_` and `-`.
+func isChainName(name string) bool {
+	odd := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
+	}
+	return name != "" && len(name) <= maxChainName && !strings.ContainsFunc(name, odd)
+}
+
+// FilterChain returns a chain of HTTP filters by its name.
+func (a *App) FilterChain(name string) ([]json.RawMessage, error) {
+	chain, ok := a.FilterChains[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no chain %q in filter_chains of the app %s", name, appName)
+	}
+	return chain, nil
+}
