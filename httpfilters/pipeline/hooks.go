@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
 )
 
-// callRequest calls a filter for the request.
-func (x *Exchange) callRequest(i int, e *entry) (err error) {
+// call calls a hook of filter i on the goroutine of the handlers. While it runs, it has mu, and nobody reads the body.
+func (x *Exchange) call(i int, hook func(*Exchange) error) (err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	defer x.unshield(x.shield())
@@ -25,23 +25,7 @@ func (x *Exchange) callRequest(i int, e *entry) (err error) {
 		}
 		x.at = before
 	}()
-	return x.judge(e, e.request.Request(x))
-}
-
-// callResponse calls a filter for the response.
-func (x *Exchange) callResponse(i int, e *entry) (err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	defer x.unshield(x.shield())
-	before := x.at
-	x.at = i
-	defer func() {
-		if p := recover(); p != nil {
-			err = x.panicked(p)
-		}
-		x.at = before
-	}()
-	return x.judge(e, e.response.Response(x))
+	return x.judge(&x.h.entries[i], hook(x))
 }
 
 // callBody calls a filter for a piece of a body. Who calls it holds mu, but before the next handler has the request. It

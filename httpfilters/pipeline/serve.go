@@ -61,7 +61,7 @@ func (x *Exchange) run(w http.ResponseWriter, from int) error {
 		}
 		x.enter(i)
 		if e.request != nil {
-			if err := x.callRequest(i, e); err != nil {
+			if err := x.call(i, e.request.Request); err != nil {
 				return x.refuse(err)
 			}
 		}
@@ -217,7 +217,7 @@ func (x *Exchange) respond() error {
 		if e.response == nil || !had.Has(i) || x.refused.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
 			continue
 		}
-		if err := x.callResponse(i, e); err != nil {
+		if err := x.call(i, e.response.Response); err != nil {
 			x.refused |= bit(i)
 			return err
 		}

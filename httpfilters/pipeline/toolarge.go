@@ -14,7 +14,7 @@ func (x *Exchange) tellTooLarge(err error) {
 	for i := range x.h.entries {
 		e := &x.h.entries[i]
 		if told, ok := e.requestBody.(TooLargeFilter); ok && x.decided.Has(i) && !x.skipped.Has(i) && !x.hasStatus(i) {
-			x.callTooLarge(i, told)
+			_ = x.call(i, func(x *Exchange) error { told.RequestTooLarge(x); return nil })
 		}
 	}
 }
@@ -26,20 +26,4 @@ func (x *Exchange) hasStatus(i int) bool {
 	}
 	_, has := x.results.of(x.h, i, statusKey)
 	return has
-}
-
-// callTooLarge tells a filter.
-func (x *Exchange) callTooLarge(i int, f TooLargeFilter) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	defer x.unshield(x.shield())
-	before := x.at
-	x.at = i
-	defer func() {
-		if p := recover(); p != nil {
-			_ = x.failed(p)
-		}
-		x.at = before
-	}()
-	f.RequestTooLarge(x)
 }
