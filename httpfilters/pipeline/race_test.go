@@ -187,3 +187,25 @@ func sendWithin(t *testing.T, s *site) int {
 	defer late.Stop()
 	return post(t, s, "hello").StatusCode
 }
+
+// TestReplacedBody: a body in the place of ours, which somebody in a branch has put there, isn't thrown away to hold ours back.
+func TestReplacedBody(t *testing.T) {
+	h := newHandler(t, entry{name: "f", requestBody: onRequestBody{streamed, idle}})
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello"))
+	w := httptest.NewRecorder()
+	x := newExchange(h, w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server)), nil)
+	defer x.end()
+	if err := x.openBody(); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.prepare(); err != nil { // nothing is held back
+		t.Fatal(err)
+	}
+	x.r.Body = io.NopCloser(x.r.Body)
+	if !x.body.pipe.Upgrade(0, Buffer, 0) {
+		t.Fatal("got no upgrade")
+	}
+	if err := x.prepare(); err == nil || !strings.Contains(err.Error(), "another body") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -18,6 +18,8 @@ func (b *requestBody) hold() error {
 	if err := b.readAhead(x.r.ContentLength == 0 && !b.complete); err != nil {
 		return err
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if b.complete = b.pipe.Ended(); b.complete {
 		b.whole = b.out
 	}
@@ -28,7 +30,7 @@ func (b *requestBody) hold() error {
 // readAhead reads the body as long as it is held back, and an empty one to its end.
 func (b *requestBody) readAhead(empty bool) error {
 	defer b.x.unshield(b.x.shield())
-	for !b.pipe.Ended() && (empty || b.pipe.Holding()) {
+	for !b.ended() && (empty || b.holding()) {
 		if err := b.step(); err != nil {
 			return err
 		}
@@ -36,7 +38,7 @@ func (b *requestBody) readAhead(empty bool) error {
 	return nil
 }
 
-// frame makes the request say of its body what is true after the filters.
+// frame makes the request say of its body what is true after the filters. Who calls it holds x.mu.
 func (b *requestBody) frame(r *http.Request) {
 	m := bodypipe.Message{Declared: r.ContentLength, Change: changeOf(&b.pipe), Final: -1, Trailers: len(r.Trailer) > 0}
 	if b.complete {

@@ -162,6 +162,9 @@ func (b *requestBody) resume() error {
 	if err := b.admit(); err != nil || !b.holding() {
 		return err
 	}
+	if body := b.x.r.Body; body != io.ReadCloser(b) && body != http.NoBody {
+		return errors.New("a branch has put another body in the place of one that is to be held back")
+	}
 	return b.hold()
 }
 
