@@ -15,9 +15,9 @@ import (
 
 // shortTimeout is a body_timeout for tests. pause is longer, moment a good deal shorter.
 const (
-	shortTimeout = 200 * time.Millisecond
+	shortTimeout = 400 * time.Millisecond
 	pause        = 2 * shortTimeout
-	moment       = shortTimeout / 4
+	moment       = shortTimeout / 8
 )
 
 // bodyModes are the ways for a filter to see a body.
