@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-sluice/sluice/modules/refusal"
 	"github.com/caddy-sluice/sluice/modules/session"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
 )
@@ -127,20 +128,14 @@ func (h *Handler) client(vars map[string]any) netip.Addr {
 // errNoRoom is what `handle_errors` shows.
 var errNoRoom = errors.New("there is no room for the request")
 
-// refuse answers a request that a gate did not let pass. Without error routes the answer is written here: as an error it
-// would become a line at Error for each request, just when there is too much to do.
+// refuse answers a request that a gate did not let pass.
 func refuse(w http.ResponseWriter, r *http.Request, gate session.CloseReason) error {
 	wait := retryRequests
 	if gate == session.AdmissionMemory {
 		wait = retryMemory
 	}
 	w.Header().Set("Retry-After", wait)
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if ok && server.Errors != nil && len(server.Errors.Routes) > 0 {
-		return caddyhttp.Error(http.StatusServiceUnavailable, errNoRoom)
-	}
-	w.WriteHeader(http.StatusServiceUnavailable)
-	return nil
+	return refusal.Answer(w, r, http.StatusServiceUnavailable, errNoRoom)
 }
 
 // Interface guards

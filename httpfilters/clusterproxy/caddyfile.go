@@ -80,15 +80,15 @@ func (h *Handler) takeOption(d *caddyfile.Dispenser) error {
 		return nil
 	case name == "transport":
 		return checkTransportTokens(d.NewFromNextSegment())
-	case refusal(name) != "":
-		return d.Errf("%s: %s", name, refusal(name))
+	case whyRefused(name) != "":
+		return d.Errf("%s: %s", name, whyRefused(name))
 	}
 	d.NextSegment()
 	return nil
 }
 
-// refusal says why an option doesn't go with a cluster, or where else it stands; it is empty for those that do.
-func refusal(name string) string {
+// whyRefused says why an option doesn't go with a cluster, or where else it stands; it is empty for those that do.
+func whyRefused(name string) string {
 	switch {
 	case name == "to", name == "dynamic":
 		return saysEndpoints

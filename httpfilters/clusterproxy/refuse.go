@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
 	"github.com/caddy-sluice/sluice/internal/health"
 	"github.com/caddy-sluice/sluice/modules/cluster"
+	"github.com/caddy-sluice/sluice/modules/refusal"
 )
 
 // calm is how long nothing must have been refused before the log says that it is over: a limit that is reached time and
@@ -70,17 +70,10 @@ func retryAfter(w http.ResponseWriter, c *cluster.Cluster) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 }
 
-// answerError answers a request with an error of which there may be one for each request. Without error routes the answer is
-// written here: as an error it would become a line at Error each time, just when there is too much to do, or when a client
-// likes.
+// answerError answers a request with an error of which there may be one for each request.
 func answerError(w http.ResponseWriter, r *http.Request, status int, err error) error {
 	if bodies := pipeline.BodiesOf(r); bodies != nil {
 		bodies.Skip()
 	}
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if ok && server.Errors != nil && len(server.Errors.Routes) > 0 {
-		return caddyhttp.Error(status, err)
-	}
-	w.WriteHeader(status)
-	return nil
+	return refusal.Answer(w, r, status, err)
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-)
 
-// statusClientGone is what Caddy logs for a request whose client has left.
-const statusClientGone = 499
+	"github.com/caddy-sluice/sluice/modules/refusal"
+)
 
 // ServeHTTP passes the request to an endpoint of the cluster.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -106,7 +105,7 @@ func (s *state) verdict(w http.ResponseWriter, r *http.Request, err error) error
 		s.link.granted()
 		return err
 	case s.clientGone():
-		w.WriteHeader(statusClientGone)
+		w.WriteHeader(refusal.ClientGone)
 		return nil
 	case s.filtered != nil && s.filtered.err != nil:
 		return s.filtered.err

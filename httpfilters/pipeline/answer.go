@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
+	"github.com/caddy-sluice/sluice/modules/refusal"
 )
 
 // settle ends the request once the handlers have returned, with their error.
@@ -79,8 +80,8 @@ func (x *Exchange) answer(err error) error {
 	if errors.Is(err, errClientGone) {
 		x.countOnce(err)
 		x.setErr(errClientGone)
-		x.setResponse(statusClientGone, x.w.Header())
-		x.w.WriteHeader(statusClientGone)
+		x.setResponse(refusal.ClientGone, x.w.Header())
+		x.w.WriteHeader(refusal.ClientGone)
 		return nil
 	}
 	err = x.refuse(err)
@@ -138,10 +139,8 @@ func (x *Exchange) write(err error) error {
 	}
 	switch {
 	case ok && rejection.Body != nil:
-	case errors.Is(err, bodypipe.ErrBudget) && !hasErrorRoutes(x.r):
-		// As an error it would be lines at Error for each request, just when there is too much to do.
-		x.w.WriteHeader(x.response.Status)
-		return nil
+	case errors.Is(err, bodypipe.ErrBudget):
+		return refusal.Answer(x.w, x.r, x.response.Status, withStatus(err, x.response.Status))
 	default:
 		return withStatus(err, x.response.Status)
 	}
@@ -151,12 +150,6 @@ func (x *Exchange) write(err error) error {
 		_, _ = x.w.Write(rejection.Body)
 	}
 	return nil
-}
-
-// hasErrorRoutes reports whether the server has routes for the answers to errors.
-func hasErrorRoutes(r *http.Request) bool {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return ok && server.Errors != nil && len(server.Errors.Routes) > 0
 }
 
 // replace has the client get the answer in the place of a response that is refused at once, as Caddy would write it: the

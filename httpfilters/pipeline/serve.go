@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// statusClientGone is what Caddy logs for a request whose client has left.
-	statusClientGone = 499
 	// retryAfterBudget is when to ask again if there is no room for a body, in seconds: others end all the time.
 	retryAfterBudget = "1"
 	// maxStatus is the greatest status of a response.

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-sluice/sluice/internal/bodypipe"
+	"github.com/caddy-sluice/sluice/modules/refusal"
 )
 
 var (
@@ -106,7 +107,7 @@ func (w *writer) WriteHeader(status int) {
 		return
 	}
 	x := w.x
-	if status == statusClientGone && x.body != nil && x.body.gaveOut() {
+	if status == refusal.ClientGone && x.body != nil && x.body.gaveOut() {
 		return // a proxy takes the client for gone: a deadline that has passed ends the request's context too
 	}
 	if status == http.StatusSwitchingProtocols && !switches(x.r.Header, w.Header()) {
@@ -213,7 +214,7 @@ func (w *writer) fail(err error) {
 	switch {
 	case w.headerOut:
 		w.x.countOnce(err)
-	case !w.ending && !hasErrorRoutes(w.x.r):
+	case !w.ending && !refusal.HasErrorRoutes(w.x.r):
 		w.replaced = true
 		w.x.replace(err)
 	}

@@ -49,7 +49,7 @@ var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours(slices.Clone(coreNames)...),
 	ours("internal/prom", "internal/guarddial", "internal/linger", "internal/offstack", "internal/relay", "internal/replay",
-		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/reserved", "modules/session", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
+		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/refusal", "modules/reserved", "modules/session", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
@@ -109,6 +109,7 @@ var rules = []rule{
 		packages: []string{"modules/balancers"},
 		allow:    append([]string{"golang.org/x/net/http/httpguts", caddyPath, caddyfilePath}, ours("internal/balance", "caddyfile/args")...),
 	},
+	{name: "refusals are answered as Caddy's HTTP app does", packages: []string{"modules/refusal"}, allow: []string{httpPath}},
 	{name: "reserved names are names of headers", packages: []string{"modules/reserved"}, allow: []string{"golang.org/x/net/http/httpguts"}},
 	{name: "addresses are read as Caddy does, names as patterns are", packages: []string{"modules/hostport"}, allow: append([]string{caddyPath}, ours("internal/snitable")...)},
 	{
