@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -76,6 +77,8 @@ func run(m *testing.M) int {
 type lab struct {
 	testing.TB
 	dir string
+	// level is that of Caddy's log, DEBUG where it is empty.
+	level string
 }
 
 // newLab must come before anything that opens or starts something.
@@ -219,11 +222,11 @@ func (l *lab) globals(options string) string {
 	log {
 		output sluicetest
 		format json
-		level DEBUG
+		level %s
 	}
 	%s
 }
-`, l.adminSocket(), l.dir, options)
+`, l.adminSocket(), l.dir, cmp.Or(l.level, "DEBUG"), options)
 }
 
 func (l *lab) adapt(caddyfile string) []byte {
