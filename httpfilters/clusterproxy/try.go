@@ -47,8 +47,18 @@ type try struct {
 	// spare is the connection that was made for this request, or noSpare once it has another. It is safe.
 	spare atomic.Pointer[conn]
 
-	// old is the trace as it was.
-	old httptrace.ClientTrace
+	// old is what the trace told before.
+	old hooks
+	// target is where the first thing that is sent goes, once it is used: a later one must not change it.
+	target   url.URL
+	targeted bool
+}
+
+// hooks are the hooks of a trace that an attempt has taken over.
+type hooks struct {
+	gotConn              func(httptrace.GotConnInfo)
+	gotFirstResponseByte func()
+	got1xxResponse       func(int, textproto.MIMEHeader) error
 }
 
 // The phases of an attempt.
@@ -99,7 +109,7 @@ func (t *try) watch(ctx context.Context) {
 	if trace == nil {
 		return
 	}
-	t.old = *trace
+	t.old = hooks{trace.GotConn, trace.GotFirstResponseByte, trace.Got1xxResponse}
 	trace.GotConn = t.gotConn
 	trace.GotFirstResponseByte = t.gotFirstResponseByte
 	trace.Got1xxResponse = t.got1xxResponse
@@ -171,6 +181,9 @@ func (s *state) replay(t *try) error {
 // arm starts the timer of the attempt, if it has one: there is none for what isn't tried again.
 func (t *try) arm() {
 	t.limited = nil
+	if !t.state.link.cluster.TimesTries() {
+		return // without a reading of the clock
+	}
 	now := time.Now()
 	at, by := t.state.request.Deadline(now, t.state.eligible && t.state.repeatable())
 	if by != health.ByTry {
@@ -215,9 +228,14 @@ func (t *try) request(r *http.Request) *http.Request {
 		ctx = t.limited
 	}
 	out := r.WithContext(ctx)
-	target := *r.URL
+	target := &t.target
+	if t.targeted {
+		target = new(url.URL)
+	}
+	t.targeted = true
+	*target = *r.URL
 	target.Scheme = ""
-	out.URL, out.GetBody = &target, nil
+	out.URL, out.GetBody = target, nil
 	s.embody(out)
 	s.link.http.SetScheme(out)
 	if target.Scheme == "https" && !s.ownHost && t.endpoint.Path() == "" {
@@ -254,8 +272,8 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 		t.begin = c.mark()
 	}
 	t.leaveSpare(c)
-	if t.old.GotConn != nil {
-		t.old.GotConn(info)
+	if t.old.gotConn != nil {
+		t.old.gotConn(info)
 	}
 }
 
@@ -282,18 +300,18 @@ func (t *try) unseen(err error) bool {
 // gotFirstResponseByte notes that the answer has begun.
 func (t *try) gotFirstResponseByte() {
 	t.phase.CompareAndSwap(waiting, began)
-	if t.old.GotFirstResponseByte != nil {
-		t.old.GotFirstResponseByte()
+	if t.old.gotFirstResponseByte != nil {
+		t.old.gotFirstResponseByte()
 	}
 }
 
 // got1xxResponse notes that the client gets some of the answer.
 func (t *try) got1xxResponse(code int, header textproto.MIMEHeader) error {
 	t.passed.Store(true)
-	if t.old.Got1xxResponse == nil || code == http.StatusContinue && t.state.expects {
+	if t.old.got1xxResponse == nil || code == http.StatusContinue && t.state.expects {
 		return nil // the server says so itself, when the body is read
 	}
-	return t.old.Got1xxResponse(code, header)
+	return t.old.got1xxResponse(code, header)
 }
 
 // isSafe says whether requests with a method change nothing (RFC 9110 section 9.2.1).

@@ -106,6 +106,9 @@ func (c *Cluster) Retries(method string) bool { return c.set.methods[method] }
 // RetriesStatus says whether answers with a status are tried again.
 func (c *Cluster) RetriesStatus(status int) bool { return c.set.policy.Retry.Statuses.Has(status) }
 
+// TimesTries says whether an attempt has a time of its own.
+func (c *Cluster) TimesTries() bool { return c.set.policy.Timeouts.PerTry > 0 }
+
 // Fails says whether an answer with a status is a failure of its endpoint to the passive checks.
 func (c *Cluster) Fails(status int) bool { return c.set.policy.Passive.Statuses.Has(status) }
 
