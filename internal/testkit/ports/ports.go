@@ -1,2 +1,2 @@
-// Package ports has addresses for tests at which there is certainly nobody.
+// Package ports has addresses for tests that nobody else has.
 package ports
