@@ -42,7 +42,7 @@ func TestConnectTimeoutElsewhere(t *testing.T) {
 	live := newBackend(t, echo)
 	holes := []string{conns.Blackhole(t), conns.Blackhole(t)}
 	settings := object{"retry": object{"max": 3}, "passive": object{"fall": 9}}
-	options := object{"transport": object{"protocol": "http", "dial_timeout": tick / 3}}
+	options := object{"transport": object{"protocol": "http", "dial_timeout": ample / 2}}
 	s := newSite(t, web(append(holes, live.address), settings), options)
 	s.get(t).want(t, http.StatusOK)
 	if got := s.placeholder("attempts"); got != "3" {

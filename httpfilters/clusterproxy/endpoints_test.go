@@ -31,6 +31,20 @@ func newBackend(t testing.TB, h http.HandlerFunc) *backend {
 	return b.started(t)
 }
 
+// newBackendAt starts an endpoint at an address.
+func newBackendAt(t testing.TB, address string, h http.HandlerFunc) *backend {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := unstarted(h)
+	_ = b.Listener.Close()
+	b.Listener = ln
+	b.Start()
+	return b.started(t)
+}
+
 func unstarted(h http.HandlerFunc) *backend {
 	b := new(backend)
 	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,18 +131,6 @@ func relay(c net.Conn, address string) {
 	_, _ = io.Copy(c, to)
 	_ = c.Close()
 	other.Wait()
-}
-
-// listenAt listens at an address where another server was.
-func listenAt(t testing.TB, address string) net.Listener {
-	t.Helper()
-	var ln net.Listener
-	eventually(t, "free address", func() (ok bool) {
-		var err error
-		ln, err = net.Listen("tcp", address)
-		return err == nil
-	})
-	return ln
 }
 
 // statusOf returns what is known about a cluster.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
@@ -139,16 +140,13 @@ func TestNoEndpoint(t *testing.T) {
 // TestRestart checks that an endpoint which comes back serves again.
 func TestRestart(t *testing.T) {
 	t.Run("H130_endpoint", func(t *testing.T) {
-		first := newBackend(t, echo)
-		s := newSite(t, web([]string{first.address}, nil), nil)
+		address := ports.Own(t)
+		first := newBackendAt(t, address, echo)
+		s := newSite(t, web([]string{address}, nil), nil)
 		s.do(t, "POST", "1").want(t, http.StatusOK)
 		first.Close()
 		s.do(t, "POST", "2").want(t, http.StatusBadGateway)
-		second := unstarted(echo)
-		_ = second.Listener.Close()
-		second.Listener = listenAt(t, first.address)
-		second.Start()
-		second.started(t)
+		newBackendAt(t, address, echo)
 		s.do(t, "POST", "3").want(t, http.StatusOK)
 	})
 }

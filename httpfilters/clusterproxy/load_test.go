@@ -51,19 +51,18 @@ func TestLoad(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		http.Error(w, "busy", http.StatusServiceUnavailable)
 	})
+	var asked atomic.Int32
 	slow := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		if rand.IntN(8) == 0 {
-			select {
-			case <-time.After(2 * tick):
-			case <-r.Context().Done():
-				return
-			}
+		if asked.Add(1)%24 == 0 {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done() // which comes with the end of the attempt
+			return
 		}
 		echo(w, r)
 	})
 	addresses := []string{dead(t), flapping(t, 3).address, slow.address, busy.address, newBackend(t, echo).address, newBackend(t, echo).address}
 	settings := object{
-		"balance": object{"policy": "round_robin"}, "per_try_timeout": int64(tick), "outlier": object{"consecutive_failures": 1000},
+		"balance": object{"policy": "round_robin"}, "per_try_timeout": int64(2 * ample), "outlier": object{"consecutive_failures": 1000},
 		"limits": object{"max_connections": 1000}, "retry": object{
 			"max": 5, "status": []string{"503"}, "methods": []string{"GET", "POST"}, "backoff_base": 1_000_000, "backoff_cap": 2_000_000,
 			"budget_percent": 100, "budget_min": 1000,
@@ -126,15 +125,21 @@ func TestBudget(t *testing.T) {
 		s.idle(t)
 	})
 	t.Run("Z65_outage", func(t *testing.T) {
-		var attempts atomic.Int32
-		reset := newRaw(t, func(_ int, c net.Conn) {
-			if _, _, err := readRequest(c); err == nil {
-				attempts.Add(1)
-			}
-		})
-		settings := with(retryAll(object{"max": 3, "backoff_base": int64(tick), "backoff_cap": int64(tick)}), nil)
-		s := newSite(t, web([]string{reset.address}, settings), nil)
 		const burst = 100
+		var attempts atomic.Int32
+		together := make(chan struct{})
+		reset := newRaw(t, func(_ int, c net.Conn) {
+			if _, _, err := readRequest(c); err != nil {
+				return
+			}
+			if attempts.Add(1) == burst {
+				close(together)
+			}
+			<-together // so that requests fail at the same time
+		})
+		// It holds what the budget has for longer than it takes for the others to fail.
+		settings := retryAll(object{"max": 3, "backoff_base": int64(2 * ample), "backoff_cap": int64(2 * ample)})
+		s := newSite(t, web([]string{reset.address}, settings), nil)
 		var most atomic.Int64
 		ctx, stop := context.WithCancel(t.Context())
 		var watching, all sync.WaitGroup

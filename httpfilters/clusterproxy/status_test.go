@@ -91,7 +91,7 @@ func TestTrialByStatus(t *testing.T) {
 		<-release
 	})
 	live := newBackend(t, echo)
-	s := newSite(t, web([]string{b.address, live.address}, object{"passive": object{"fall": 1, "retry_after": int64(tick)}}), nil)
+	s := newSite(t, web([]string{b.address, live.address}, object{"passive": object{"fall": 1, "retry_after": int64(ample)}}), nil)
 	s.get(t).want(t, http.StatusInternalServerError)
 	works.Store(true)
 	state := func() string { return statusOf(t, "web").Endpoints[0].State }

@@ -63,7 +63,7 @@ var wsHeaders = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSo
 
 func TestWebSocket(t *testing.T) {
 	b := switching(t, accepting)
-	s := newSite(t, web([]string{b.address}, object{"request_timeout": int64(10 * tick), "per_try_timeout": int64(tick)}), nil)
+	s := newSite(t, web([]string{b.address}, object{"request_timeout": int64(ample), "per_try_timeout": int64(ample)}), nil)
 	t.Run("Z100_both_ways_and_half_closed", func(t *testing.T) {
 		c, in, res := s.shake(t, wsHeaders...)
 		if res.StatusCode != http.StatusSwitchingProtocols {
@@ -88,7 +88,7 @@ func TestWebSocket(t *testing.T) {
 	})
 	t.Run("outlives_the_timeouts_of_a_request", func(t *testing.T) {
 		c, in, _ := s.shake(t, wsHeaders...)
-		time.Sleep(12 * tick) // longer than a request may take
+		time.Sleep(ample + tick) // longer than a request may take
 		fmt.Fprint(c, "still\n")
 		if got, err := in.ReadString('\n'); got != "still\n" {
 			t.Errorf("got %q, %v", got, err)

@@ -119,7 +119,7 @@ func TestCleartextHTTP2(t *testing.T) {
 	b.Config.Protocols.SetUnencryptedHTTP2(true)
 	b.Start()
 	b.started(t)
-	s := newSite(t, web([]string{b.address}, object{"per_try_timeout": int64(tick)}), object{"transport": object{"protocol": "http", "versions": []string{"h2c"}}})
+	s := newSite(t, web([]string{b.address}, object{"per_try_timeout": int64(ample)}), object{"transport": object{"protocol": "http", "versions": []string{"h2c"}}})
 	t.Run("Z95_Z102_h2c_with_a_trailer", func(t *testing.T) {
 		res, err := s.Client().Get(s.URL)
 		if err != nil {
