@@ -28,16 +28,6 @@ func (s *site) arrival(t *testing.T) (*layer4.Connection, *session.Session) {
 	return cx, sess
 }
 
-// reopen listens at an address where somebody has listened before.
-func reopen(address string) (ln net.Listener, err error) {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // another try
-		if ln, err = net.Listen("tcp", address); err == nil {
-			return ln, nil
-		}
-	}
-	return nil, err
-}
-
 // first is the policy that tries endpoints in their order.
 const first = `,"balance":{"policy":"first"}`
 
@@ -279,7 +269,7 @@ func (v *visit) wantReset(t *testing.T) {
 func TestCloseOnUnhealthy(t *testing.T) {
 	list := servers(t, 2)
 	s := start(t, endpoints(addresses(list)...)+first+
-		`,"health":{"interval":"100ms","fall":1,"check":{"type":"tcp"}},"close_on_unhealthy":"1ns"`, ``)
+		`,"health":{"interval":"1s","fall":1,"check":{"type":"tcp"}},"close_on_unhealthy":"1ns"`, ``)
 	v := s.visit(t, "192.0.2.7")
 	v.at(t)
 	_ = list[0].ln.Close()

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-sluice/sluice/modules/session"
 )
 
-// TestZ119_Blackhole has endpoints that never answer: each gets its share of the time, and all together no more than
-// there is.
+// TestZ119_Blackhole has endpoints that never answer: each gets its share of the time, five seconds by default, and all
+// together no more than there is.
 func TestZ119_Blackhole(t *testing.T) {
 	hole, list := conns.Blackhole(t), servers(t, 1)
 	for _, tc := range []struct {
@@ -24,12 +24,12 @@ func TestZ119_Blackhole(t *testing.T) {
 			session.Completed, 2 * time.Second, 3500 * time.Millisecond, 1,
 		},
 		{
-			"Z119_per_try_timeout", endpoints(hole, list[0].address) + `,"per_try_timeout":"200ms"`, ``,
-			session.Completed, 200 * time.Millisecond, 1900 * time.Millisecond, 1,
+			"Z119_per_try_timeout", endpoints(hole, list[0].address) + `,"per_try_timeout":"500ms"`, ``,
+			session.Completed, 500 * time.Millisecond, 4 * time.Second, 1,
 		},
 		{
 			"Z119_request_timeout", endpoints(hole, list[0].address) + `,"request_timeout":"300ms"`, ``,
-			session.ConnectFailure, 300 * time.Millisecond, 1900 * time.Millisecond, 0,
+			session.ConnectFailure, 300 * time.Millisecond, 4 * time.Second, 0,
 		},
 		{
 			"Z119_all", endpoints(hole, conns.Blackhole(t)), `,"connect_timeout":"500ms"`,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/testkit/counts"
 	"github.com/caddy-sluice/sluice/internal/testkit/modules"
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 	"github.com/caddy-sluice/sluice/modules/session"
 	"github.com/caddy-sluice/sluice/modules/sluiceapp"
@@ -178,16 +179,27 @@ func servers(t *testing.T, n int) []*server {
 	t.Helper()
 	list := make([]*server, n)
 	for i := range list {
-		ln := listen(t)
-		list[i] = &server{address: ln.Addr().String(), ln: ln}
-		go list[i].serve(byte('0' + i))
+		list[i] = &server{address: ports.Own(t)}
+		list[i].listen(t, byte('0'+i))
 	}
 	return list
 }
 
-func (s *server) serve(number byte) {
+// listen starts a server, or starts it again.
+func (s *server) listen(t *testing.T, number byte) {
+	t.Helper()
+	ln, err := net.Listen("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	s.ln = ln
+	go s.serve(ln, number)
+}
+
+func (s *server) serve(ln net.Listener, number byte) {
 	for {
-		conn, err := s.ln.Accept()
+		conn, err := ln.Accept()
 		if err != nil {
 			return
 		}
@@ -212,9 +224,7 @@ func addresses(list []*server) []string {
 // closed returns an address that nobody listens at.
 func closed(t *testing.T) string {
 	t.Helper()
-	ln := listen(t)
-	_ = ln.Close()
-	return ln.Addr().String()
+	return ports.Dead(t)
 }
 
 // at returns which server the connection has reached.

@@ -164,13 +164,7 @@ func TestClusterByClient(t *testing.T) {
 				t.Errorf("%s: got %d, want %d or, if that is %d, another one", from, got, want, down)
 			}
 		}
-		ln, err := reopen(list[down].address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = ln.Close() })
-		list[down].ln = ln
-		go list[down].serve(byte('0' + down))
+		list[down].listen(t, byte('0'+down))
 		eventually(t, func() (string, bool) {
 			return "the endpoint has not come back", s.once(t, "192.0.2.1") == down
 		})

@@ -173,9 +173,7 @@ func TestE21_LimitByUpstream(t *testing.T) {
 
 // TestE22_LimitAfterFailures checks that a client whose upstream is down gets its permits back.
 func TestE22_LimitAfterFailures(t *testing.T) {
-	ln := listen(t)
-	h := limited(t, ln.Addr().String(), "1")
-	_ = ln.Close()
+	h := limited(t, closed(t), "1")
 	for range 3 {
 		v := h.visit(t, "192.0.2.7")
 		<-v.done

@@ -5,6 +5,7 @@ package forward
 import (
 	"context"
 	"net"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ import (
 // TestS18_PendingConnectIsIdle checks that a connection whose client has sent more than was read of it costs nothing
 // while the upstream is being connected.
 func TestS18_PendingConnectIsIdle(t *testing.T) {
-	const pending = 500 * time.Millisecond
-	h, _, err := load(t, `{"upstream":"nonexistent.invalid:443","connect_timeout":"500ms"}`)
+	const pending = time.Second
+	h, _, err := load(t, `{"upstream":"nonexistent.invalid:443","connect_timeout":"1s"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,12 +34,13 @@ func TestS18_PendingConnectIsIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	cx := layer4.WrapConnection(replay.New(server, []byte("hello")), nil, zap.NewNop())
+	runtime.GC() // what earlier tests have left is not on this one's account
 	cpu, start := cpuTime(t), time.Now()
 	if err := h.Handle(cx, behind(t)); err != nil {
 		t.Fatal(err)
 	}
 	// A loop would have taken all of the time, or as much of it as a busy machine gives.
-	if cpu = cpuTime(t) - cpu; cpu > pending/5 {
+	if cpu = cpuTime(t) - cpu; cpu > pending/4 {
 		t.Errorf("got %v of CPU time in %v, want next to none", cpu, time.Since(start))
 	}
 	if took := session.Of(cx).ConnectTime; took < pending {
