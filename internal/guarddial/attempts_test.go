@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/internal/sockopt"
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 )
 
 // TestNextAddress has nobody at the first address and a listener at the second.
@@ -32,8 +33,7 @@ func TestNextAddress(t *testing.T) {
 }
 
 func TestConnectFailure(t *testing.T) {
-	listener, port := listen(t)
-	listener.Close()
+	port := netip.MustParseAddrPort(ports.Dead(t)).Port()
 	d := Dialer{Resolver: resolverOf(t, "127.0.0.1"), Mode: netguard.Off}
 	_, err := d.Dial(t.Context(), name, port, true)
 	if _, ok := errors.AsType[*net.OpError](err); !ok || !strings.Contains(err.Error(), name) {

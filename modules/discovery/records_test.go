@@ -209,11 +209,12 @@ func TestTruncatedAnswers(t *testing.T) {
 }
 
 func TestNextServer(t *testing.T) {
-	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	_, listening := zoneOf(t)
+	closed, err := net.Dial("udp", listening) // takes a port, and refuses what comes from others than its peer
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
+	defer closed.Close()
 	down := &zone{handle: rcode(dns.RcodeServerFailure)}
 	z, server := zoneOf(t, service+". 60 IN SRV 1 1 80 a.test.")
 	wantFound(t, srv(t, closed.LocalAddr().String(), down.serve(t), server), "a.test:80/1/1")

@@ -9,6 +9,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/ports"
 )
 
 // startBackend returns a target that is the backend itself.
@@ -60,12 +62,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunReportsFailures(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := Target{Addr: listener.Addr().String()}
-	listener.Close()
+	refused := Target{Addr: ports.Dead(t)}
 	for _, kind := range []Kind{Rate, Down, Up, PingPong} {
 		got, err := Run(t.Context(), refused, Options{Kind: kind, Conns: 2, Count: 2, Bytes: 10, Limit: 10 * time.Second})
 		if err != nil || got.Failed != 2 || got.Err == nil || got.Units != 0 {

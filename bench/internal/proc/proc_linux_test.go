@@ -15,7 +15,7 @@ func TestOwnProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var used CPU
-	for deadline := time.Now().Add(5 * time.Second); used.Total < 50*time.Millisecond; {
+	for deadline := time.Now().Add(time.Minute); used.Total < 50*time.Millisecond; {
 		if time.Now().After(deadline) {
 			t.Fatalf("the CPU clock did not move: got %v, want 50ms", used.Total)
 		}
