@@ -12,17 +12,17 @@ import (
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
-// clusterSite is a cluster of two, checked often, and a site that logs where its requests went.
+// clusterSite is a cluster of two and a site that logs where its requests went. Its checks leave a busy machine time.
 func clusterSite(addr string, endpoints ...string) (options, sites string) {
 	return fmt.Sprintf(`
 	sluice {
 		cluster web {
 			endpoints %s
 			health tcp {
-				interval 100ms
-				timeout 50ms
+				interval 1s
+				timeout 900ms
 				rise 1
-				fall 1
+				fall 2
 			}
 		}
 	}

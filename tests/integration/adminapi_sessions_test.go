@@ -233,7 +233,7 @@ func TestAdminKill(t *testing.T) {
 // that has left.
 func TestAdminKillInPreread(t *testing.T) {
 	l := newLab(t)
-	p := l.start("sight\nsni_router {\nfallback {\nforward " + l.digester("fallback") + "\n}\n}")
+	p := l.start("sight\npreread {\ntimeout 1m\n}\nsni_router {\nfallback {\nforward " + l.digester("fallback") + "\n}\n}")
 	base := p.counts()
 	c := p.dial()
 	c.send(named("one.list.test")[:20])

@@ -198,17 +198,20 @@ func TestT49_EveryWayOut(t *testing.T) {
 	const filters = "access_log\nadmission {\nmax_connections 10\nmax_connections_per_ip 10\n}\n"
 	p := l.start(filters + "forward " + l.freeAddr())
 	p.dial().expectClosed() // nobody listens there
+	const timed = "preread {\ntimeout 10ms\n}\nforward 127.0.0.1:9"
 	for _, handlers := range []string{
-		"fault", "ip_acl {\ndeny 127.0.0.1\n}\nforward 127.0.0.1:9", "preread {\ntimeout 10ms\n}\nforward 127.0.0.1:9", "echo",
+		"fault", "ip_acl {\ndeny 127.0.0.1\n}\nforward 127.0.0.1:9", "preread {\ntimeout 1m\n}\nforward 127.0.0.1:9", timed, "echo",
 	} {
 		if err := p.route(filters + handlers); err != nil {
 			t.Fatal(err)
 		}
 		c := p.dial()
-		c.end()
+		if handlers != timed {
+			c.end()
+		}
 		c.expectClosed()
 	}
-	p.accessLines(4) // the preread's client left without a byte
+	p.accessLines(5) // the client of the longer preread left without a byte
 	p.awaitMetric(admitted, 0)
 }
 

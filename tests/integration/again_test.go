@@ -12,8 +12,8 @@ import (
 
 const (
 	// maxAsks is how many times something is asked for, pauseToAsk the time between: the server before is gone by then.
-	maxAsks    = 5
-	pauseToAsk = 20 * time.Millisecond
+	maxAsks    = 20
+	pauseToAsk = 50 * time.Millisecond
 )
 
 // again asks again when a question got no answer. For a moment after a reload the HTTP server of the config before, and
@@ -26,7 +26,7 @@ type again struct {
 	asked *atomic.Int64
 }
 
-// RoundTrip implements http.RoundTripper. Only what has no body can be asked again.
+// RoundTrip implements http.RoundTripper. It asks again for what changes nothing.
 func (a again) RoundTrip(req *http.Request) (*http.Response, error) {
 	for asks := 1; ; asks++ {
 		res, err := a.RoundTripper.RoundTrip(req)
@@ -54,6 +54,29 @@ func dropped(err error) bool {
 
 // anyError is for servers that may be gone, too.
 func anyError(error) bool { return true }
+
+// ordered is a transport to the admin server, which drops what it has just accepted before it looks at it. So what changes
+// something can be asked again, too.
+type ordered struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o ordered) RoundTrip(req *http.Request) (*http.Response, error) {
+	for asks := 1; ; asks++ {
+		res, err := o.RoundTripper.RoundTrip(req)
+		if err == nil || asks == maxAsks || !dropped(err) {
+			return res, err
+		}
+		if req.GetBody != nil {
+			body, err := req.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			req = req.Clone(req.Context())
+			req.Body = body
+		}
+		time.Sleep(pauseToAsk)
+	}
+}
 
 // freshClient returns a client that makes a connection for each request, and may be used right after a reload.
 func freshClient() *http.Client {

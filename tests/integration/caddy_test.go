@@ -28,9 +28,9 @@ import (
 
 const (
 	// patience bounds every wait for something that must happen. It is generous, for machines that are busy.
-	patience = 20 * time.Second
-	// soon is what an end may take that waits for no timer. It lies below the default preread timeout of 5 s.
-	soon = 3 * time.Second
+	patience = time.Minute
+	// soon is what an end may take that waits for no timer. Tests that measure it set what timers there are to more.
+	soon = 15 * time.Second
 )
 
 // The ports of what the tests start are below those that systems give to who asks for any: a test that runs beside this one
@@ -39,6 +39,10 @@ const (
 	firstPort = 12_000
 	portCount = 20_000
 )
+
+// nextPort is the port after the one that was handed out last, less firstPort. No test gets one twice: what is to listen there
+// may not listen yet.
+var nextPort = rand.IntN(portCount)
 
 // offConfig is what Caddy runs between two tests: nothing, not even the admin endpoint.
 const offConfig = `{"admin":{"disabled":true,"config":{"persist":false}},` +
@@ -149,9 +153,16 @@ func (l *lab) eventually(what string, probe func() (state string, ok bool)) {
 // freeAddr returns an address of loopback that nobody listens on.
 func (l *lab) freeAddr() string {
 	l.Helper()
+	return l.freeAddrOf("127.0.0.1")
+}
+
+// freeAddrOf is freeAddr for another address of loopback.
+func (l *lab) freeAddrOf(host string) string {
+	l.Helper()
 	var err error
 	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(portCount)))
+		addr := net.JoinHostPort(host, strconv.Itoa(firstPort+nextPort))
+		nextPort = (nextPort + 1) % portCount
 		var ln net.Listener
 		if ln, err = net.Listen("tcp", addr); err == nil {
 			ln.Close()
@@ -244,7 +255,8 @@ func (l *lab) adminClient() *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", l.adminSocket())
 	}
-	return &http.Client{Transport: again{&http.Transport{DialContext: dial, DisableKeepAlives: true}, anyError, nil}, Timeout: patience}
+	direct := &http.Transport{DialContext: dial, DisableKeepAlives: true}
+	return &http.Client{Transport: again{ordered{direct}, anyError, nil}, Timeout: patience}
 }
 
 // stop ends Caddy. The config without an admin endpoint is what stops the admin server, which caddy.Stop doesn't.

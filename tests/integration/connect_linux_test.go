@@ -32,7 +32,7 @@ func busyBackend(l *lab) (b *backend, free func()) {
 	b = &backend{l, ln, ln.Addr().String()}
 	var fillers []net.Conn
 	for {
-		c, err := net.DialTimeout("tcp", b.addr, 200*time.Millisecond)
+		c, err := net.DialTimeout("tcp", b.addr, 500*time.Millisecond)
 		if err != nil {
 			break
 		}
@@ -51,7 +51,7 @@ func busyBackend(l *lab) (b *backend, free func()) {
 func TestSlowConnect(t *testing.T) {
 	l := newLab(t)
 	b, free := busyBackend(l)
-	p := l.start("sight\n preread {\n timeout 200ms \n}\n" + routes(b.addr, ""))
+	p := l.start("sight\n preread {\n timeout 1s \n}\n" + routes(b.addr+" {\n connect_timeout 30s \n}", ""))
 	sum := metricPrefix + "duration_seconds_sum"
 	base, took := p.counts(), p.metric(sum)
 	hello := named("known.test")
@@ -59,15 +59,15 @@ func TestSlowConnect(t *testing.T) {
 	c.send(hello)
 	c.end()
 	p.await(base, counts{"active": 1, "routed_total": 1})
-	// The preread's timeout passes twice: what would end the connection then must have its chance.
-	time.Sleep(400 * time.Millisecond)
+	// The preread's timeout passes: what would end the connection then must have its chance.
+	time.Sleep(1200 * time.Millisecond)
 	p.await(base, counts{"active": 1, "routed_total": 1})
 	free()
 	up := b.accept()
 	up.expectEnd(hello)
 	p.await(base, counts{"routed_total": 1, "duration_seconds_count": 1})
-	if took = p.metric(sum) - took; took < 0.4 {
-		t.Errorf("duration: got %vs, want the time to connect in it, over 0.4s", took)
+	if took = p.metric(sum) - took; took < 1.2 {
+		t.Errorf("duration: got %vs, want the time to connect in it, over 1.2s", took)
 	}
 	up.send([]byte("late"))
 	up.Close()

@@ -15,6 +15,8 @@ type crowd struct {
 	*onePort
 	// answered counts the requests, resets those of them that were asked again.
 	answered, resets atomic.Int64
+	// turns are those who may ask at a time: more would only wait for the processor, and for longer than the server does.
+	turns chan struct{}
 }
 
 // TestOnePortParallel has 200 clients that must get their own answers only, while the config is reloaded. Each
@@ -22,10 +24,10 @@ type crowd struct {
 // connection that the kernel resets while it is made, since for a moment of each reload there is a second socket (see
 // docs/decisions.md), is made again; there may be one of these for each reload and hundred clients.
 func TestOnePortParallel(t *testing.T) {
-	const clients, requests, reloads = 200, 5, 4
+	const clients, requests, reloads, atATime = 200, 5, 4, 20
 	const mostResets = reloads * clients / 100
 	l := newLab(t)
-	c := &crowd{onePort: startOnePort(l, passthrough(l.digester("pass")), whoAmI)}
+	c := &crowd{onePort: startOnePort(l, passthrough(l.digester("pass")), whoAmI), turns: make(chan struct{}, atATime)}
 	var wait sync.WaitGroup
 	for i := range clients {
 		wait.Go(func() { c.client(t, i, requests) })
@@ -70,6 +72,8 @@ func (c *crowd) client(t *testing.T, number, requests int) {
 
 // retried asks again, once, if the connection was reset, and counts that.
 func (c *crowd) retried(ask func() (string, error)) (string, error) {
+	c.turns <- struct{}{}
+	defer func() { <-c.turns }()
 	got, err := ask()
 	if errors.Is(err, syscall.ECONNRESET) {
 		c.resets.Add(1)

@@ -28,7 +28,7 @@ func startAB(l *lab, names ...string) *proxy {
 // askAll asks with all the parts at once, workers at a time, and checks that each answer is the wanted one.
 func askAll(p *proxy, pause time.Duration, want string, flights [][][]byte) {
 	p.Helper()
-	const workers = 128
+	const workers = 16
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, workers)
 	for i, flight := range flights {

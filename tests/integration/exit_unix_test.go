@@ -112,7 +112,7 @@ func TestRestart(t *testing.T) {
 // TestExit ends the process under load: what ends within the grace ends as always, the rest is ended with a reason, and
 // each connection that was accepted has its line in the log.
 func TestExit(t *testing.T) {
-	const idle, grace = 20, 1500 * time.Millisecond
+	const idle, grace = 20, 5 * time.Second // there must be time for all that goes on
 	l := newLab(t)
 	addr, backend := l.freeAddr(), l.echo()
 	p := l.spawn("process", fmt.Sprintf("sluice {\nshutdown_grace %v\n}\n", grace)+

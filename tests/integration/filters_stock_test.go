@@ -144,42 +144,38 @@ func TestStreamsThatEnd(t *testing.T) {
 	defer backend.Close()
 	defer close(reads)
 	to := strings.TrimPrefix(backend.URL, "http://")
-	stock, ours := l.freeAddr(), l.freeAddr()
-	filters := `
-		filters {
-			body_timeout 1s
-			word_limit 5
-		}`
+	sites := map[string]map[int]string{"reverse_proxy": {}, "cluster_proxy": {}}
+	config := ""
+	for status, timeout := range map[int]string{http.StatusRequestTimeout: "1s", http.StatusUnprocessableEntity: "1m"} {
+		for name, handler := range map[string]string{"reverse_proxy": "reverse_proxy " + to, "cluster_proxy": "cluster_proxy backends"} {
+			sites[name][status] = l.freeAddr()
+			config += fmt.Sprintf("http://%s {\nfilters {\nbody_timeout %s\nword_limit 5\n}\n%s\n}\n", sites[name][status], timeout, handler)
+		}
+	}
 	l.run(`
 	sluice {
 		cluster backends {
 			endpoints `+to+`
 		}
 	}
-	`, fmt.Sprintf(`
-	http://%s {%s
-		reverse_proxy %s
-	}
-	http://%s {%s
-		cluster_proxy backends
-	}
-	`, stock, filters, to, ours, filters))
-	for name, addr := range map[string]string{"reverse_proxy": stock, "cluster_proxy": ours} {
+	`, config)
+	for name, addrs := range sites {
 		for path, want := range map[string]map[string]int{
 			"/reads":  {"one two": http.StatusRequestTimeout, "one two ,three four five six ": http.StatusUnprocessableEntity},
 			"/silent": {"one two": http.StatusRequestTimeout, "one two ,three four five six ": http.StatusUnprocessableEntity},
 		} {
 			for sent, status := range want {
 				t.Run(fmt.Sprint(name, path, status), func(t *testing.T) {
+					addr := addrs[status]
 					conn, err := net.Dial("tcp", addr)
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer conn.Close()
-					if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+					// One that is refused is answered long before body_timeout is over.
+					if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
 						t.Fatal(err)
 					}
-					begin := time.Now()
 					fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", path, addr)
 					for words := range strings.SplitAfterSeq(sent, ",") {
 						time.Sleep(50 * time.Millisecond) // so that the proxy is under way
@@ -188,9 +184,6 @@ func TestStreamsThatEnd(t *testing.T) {
 					res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 					if err != nil || res.StatusCode != status {
 						t.Fatalf("got %v, %v, want %d", res, err, status)
-					}
-					if took := time.Since(begin); status != http.StatusRequestTimeout && took >= time.Second {
-						t.Errorf("the answer took %v, as long as body_timeout", took)
 					}
 				})
 			}

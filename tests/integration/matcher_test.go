@@ -12,7 +12,7 @@ import (
 func startMatchers(l *lab) *proxy {
 	l.Helper()
 	return l.startServer(`
-		matching_timeout 2s
+		matching_timeout 20s
 		@names preread a.test *.wild.test
 		@both preread b.test {
 			alpn h2 xmpp-client

@@ -251,7 +251,7 @@ func TestOnePortPlain(t *testing.T) {
 // TestOnePortReloadInTheMiddle holds a connection with half a hello over a reload: it must get the new config's answer.
 func TestOnePortReloadInTheMiddle(t *testing.T) {
 	l := newLab(t)
-	p := startOnePort(l, passthrough(l.digester("pass")), `respond "old"`)
+	p := startOnePort(l, "preread {\ntimeout 1m\n}\n"+passthrough(l.digester("pass")), `respond "old"`)
 	raw, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type visitors struct {
 	ledger *ledger
 	site   string
 	lines  string
-	until  time.Time
+	over   atomic.Bool
 	going  sync.WaitGroup
 	// reloads counts the changes of the config. It belongs to the test's goroutine.
 	reloads int64
@@ -47,11 +47,17 @@ func (c *visitors) token() string { return fmt.Sprintf("token-%d", c.tokens.Add(
 func (c *visitors) start(n int, do func()) {
 	for range n {
 		c.going.Go(func() {
-			for time.Now().Before(c.until) && !c.Failed() {
+			for !c.over.Load() && !c.Failed() {
 				do()
+				time.Sleep(10 * time.Millisecond) // shapes the load; nothing waits for it
 			}
 		})
 	}
+}
+
+// haveDone says whether n of each kind were served.
+func (c *visitors) haveDone(n int64) bool {
+	return min(c.gets.Load(), c.posts.Load()-c.postsFailed.Load(), c.sockets.Load(), c.lineCount.Load()) >= n
 }
 
 // client returns a client that speaks HTTP/1.1, or HTTP/2 without TLS.

@@ -16,15 +16,7 @@ import (
 // and this kind of header, then middle, which expects a header and relays it. It returns the address of front.
 func (l *lab) startChain(listen, before, kind, upstream string) (p *proxy, front string) {
 	l.Helper()
-	free := func() string {
-		ln, err := net.Listen("tcp", net.JoinHostPort(listen, "0"))
-		if err != nil {
-			l.Fatal(err)
-		}
-		defer ln.Close()
-		return ln.Addr().String()
-	}
-	front, middle := free(), free()
+	front, middle := l.freeAddrOf(listen), l.freeAddrOf(listen)
 	app := fmt.Sprintf(`layer4 {
 	%s {
 		route {

@@ -88,10 +88,12 @@ func TestWrapperProxyHeader(t *testing.T) {
 			if tc.client != nil {
 				tag = "client"
 			}
-			drainSightings()
 			hello := named("pass.test")
 			p.expectAnswer(digest(tag, hello), append(tc.header, hello...))
 			s := p.sighting()
+			for s.After["l4.sluice.sni"] != "pass.test" { // those of the site come when they like
+				s = p.sighting()
+			}
 			if tc.client != nil {
 				p.expectClient(s, tc.client.String())
 			} else if !strings.HasPrefix(s.Remote, "127.0.0.1:") {
@@ -242,8 +244,6 @@ func TestWrapperProxyHeaderReload(t *testing.T) {
 	head, hello := header(t, 2, client4, front4), named("pass.test")
 	c := p.dial()
 	c.send(head[:10])
-	base := p.counts()
-	p.await(base, nil)
 	p.eventually("the header is being read", func() (string, bool) {
 		n := p.metric("caddy_sluice_preread_active")
 		return fmt.Sprint(n), n == 1

@@ -45,11 +45,17 @@ func format(t testing.TB, h *proxyproto.Header) []byte {
 // client is: the documentation ranges go to the digester "client", everybody else to "peer".
 func startBehind(l *lab, from string) *proxy {
 	l.Helper()
+	return startBehindFor(l, from, time.Minute)
+}
+
+// startBehindFor is startBehind with a timeout of the preread.
+func startBehindFor(l *lab, from string, timeout time.Duration) *proxy {
+	l.Helper()
 	return l.start(fmt.Sprintf(`
 		sight
 		preread {
 			proxy_protocol from %s
-			timeout 2s
+			timeout %v
 		}
 		sight
 		sni_router {
@@ -64,7 +70,7 @@ func startBehind(l *lab, from string) *proxy {
 					}
 				}
 			}
-		}`, from, l.digester("client"), l.digester("peer")))
+		}`, from, timeout, l.digester("client"), l.digester("peer")))
 }
 
 func TestProxyHeaders(t *testing.T) {
@@ -169,7 +175,11 @@ func TestProxyHeaderRefusals(t *testing.T) {
 		{"no_route_behind_header", "127.0.0.1", with(v2, hellos.New(hellos.Options{})), "no_sni"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := startBehind(newLab(t), tc.from)
+			timeout := time.Minute
+			if tc.reason == "fragmented" {
+				timeout = 2 * time.Second
+			}
+			p := startBehindFor(newLab(t), tc.from, timeout)
 			base := p.counts()
 			c := p.dial()
 			c.send(tc.bytes)

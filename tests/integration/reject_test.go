@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 		for _, setting := range []string{"on", "off"} {
 			t.Run(tc.name+"/alert_"+setting, func(t *testing.T) {
 				l := newLab(t)
-				p := l.start("sight\n preread {\n" + tc.preread + "\n}\n" + routes(l.backend().addr, "alert "+setting))
+				p := l.start("sight\n preread {\n timeout 1m \n" + tc.preread + "\n}\n" + routes(l.backend().addr, "alert "+setting))
 				base := p.counts()
 				p.refuse(tc, setting == "on")
 				p.settle(base, 1, counts{rejected(tc.reason): 1})
@@ -128,7 +128,7 @@ func TestAlertSurvivesUnreadBytes(t *testing.T) {
 	c.expectEnd(alert(112))
 	// Linux hides a reset behind the end of the stream from those who read, but not from those who write. This ends well
 	// before the proxy stops reading.
-	for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 30*time.Millisecond; time.Sleep(5 * time.Millisecond) {
 		c.send([]byte("more"))
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestReload(t *testing.T) {
 	l := newLab(t)
 	old := l.backend()
-	p := startWatched(l, old.addr)
+	p := l.start("sight\npreread {\ntimeout 1m\n}\n" + routes(old.addr, ""))
 	base := p.counts()
 	c, up := pair(p, old)
 	undecided := p.dial()

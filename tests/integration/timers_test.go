@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-sluice/sluice/internal/testkit/hellos"
 )
 
 // timed runs a router behind a preread with this timeout.
@@ -34,7 +36,7 @@ func TestSilentClients(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLab(t)
-			p := timed(l, 5*time.Second, l.backend().addr)
+			p := timed(l, time.Minute, l.backend().addr)
 			base := p.counts()
 			for range 3 {
 				tc.client(p.dial())
@@ -47,38 +49,40 @@ func TestSilentClients(t *testing.T) {
 
 func TestResetInsideHello(t *testing.T) {
 	l := newLab(t)
-	p := timed(l, 5*time.Second, l.backend().addr)
+	p := timed(l, time.Minute, l.backend().addr)
 	base := p.counts()
 	c := p.dial()
-	c.send(named("known.test")[:30])
-	// A reset takes unread bytes with it: it must come after the proxy has read them.
-	p.await(base, counts{"active": 1})
-	time.Sleep(20 * time.Millisecond)
+	c.send(hellos.New(hellos.Options{ServerName: "known.test", Pad: 3000})[:1024])
+	// A reset takes unread bytes with it: it must come after the proxy has read them. Its first window is full then, and grows.
+	p.awaitMetric(metricPrefix+"memory_bytes", 3*1024)
 	c.abort()
 	p.settle(base, 1, counts{rejected("front_closed"): 1})
 	p.quiet()
 }
 
 func TestDeadline(t *testing.T) {
-	const timeout = 2 * time.Second
+	const timeout, most = 2 * time.Second, 5 * time.Second
+	hello := named("known.test")
 	for _, tc := range []struct {
-		name string
-		send func(*peer)
+		name          string
+		send          func(*peer)
+		timeout, most time.Duration
 	}{
-		{"S08_silence", func(*peer) {}},
-		{"E06_ten_bytes_then_silence", func(c *peer) { c.send(named("known.test")[:10]) }},
-		{"S09_drip", func(c *peer) { drip(c.stream, named("known.test"), timeout/20) }},
-		{"drip_then_silence", func(c *peer) { drip(c.stream, named("known.test")[:9], timeout/10) }},
+		{"S08_silence", func(*peer) {}, timeout, most},
+		{"E06_ten_bytes_then_silence", func(c *peer) { c.send(hello[:10]) }, timeout, most},
+		{"S09_drip", func(c *peer) { drip(c.stream, hello, timeout/20) }, timeout, most},
+		// If each byte set the deadline anew, it would end after 7.6 seconds.
+		{"drip_then_silence", func(c *peer) { drip(c.stream, hello[:10], timeout/5) }, 2 * timeout, 7 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLab(t)
-			p := timed(l, timeout, l.backend().addr)
+			p := timed(l, tc.timeout, l.backend().addr)
 			base := p.counts()
 			begin := time.Now()
 			c := p.dial()
 			tc.send(c)
 			c.expectClosed()
-			p.between(time.Since(begin), timeout-10*time.Millisecond, timeout*7/4)
+			p.between(time.Since(begin), tc.timeout-10*time.Millisecond, tc.most)
 			p.settle(base, 1, counts{rejected("fragmented"): 1})
 			p.expectValues(p.sighting().After, map[string]string{"sluice.close_reason": "preread_fragmented"})
 			p.quiet()
@@ -110,12 +114,12 @@ func TestNoDeadlineIsLeft(t *testing.T) {
 	for _, handler := range []string{"forward", "proxy"} {
 		t.Run(handler, func(t *testing.T) {
 			l := newLab(t)
-			p := l.start("sight\n preread {\n timeout 300ms \n}\n sni_router {\n route known.test {\n" + handler + " " + l.echo() + "\n}\n}")
+			p := l.start("sight\n preread {\n timeout 1s \n}\n sni_router {\n route known.test {\n" + handler + " " + l.echo() + "\n}\n}")
 			c := p.dial()
 			hello := named("known.test")
 			c.send(hello)
 			c.expect(hello)
-			time.Sleep(time.Second)
+			time.Sleep(1500 * time.Millisecond)
 			c.send([]byte("still there"))
 			c.expect([]byte("still there"))
 			c.end()
@@ -150,7 +154,7 @@ func TestGauge(t *testing.T) {
 
 // TestManyDrips is E27, smaller: what many slow clients can hold is bounded, and so is for how long.
 func TestManyDrips(t *testing.T) {
-	const clients, timeout = 500, 2 * time.Second
+	const clients, timeout = 500, 8 * time.Second // all must have connected before the first is over
 	// perClient covers both ends of the connection, which are in this process, the first window, and Caddy's own state.
 	// There is no room in it for a window of the size that it may grow to.
 	const perClient = 40 << 10
@@ -174,7 +178,7 @@ func TestManyDrips(t *testing.T) {
 		c.expectClosed()
 		c.Close()
 	}
-	p.between(time.Since(begin), timeout, timeout+patience/2)
+	p.between(time.Since(begin), timeout, timeout+soon)
 	p.settle(base, clients, counts{rejected("fragmented"): clients})
 	p.quiet()
 }

@@ -29,7 +29,7 @@ func Blackhole(t testing.TB) string {
 	}
 	t.Cleanup(func() { _ = ln.Close() })
 	for {
-		conn, err := net.DialTimeout("tcp", ln.Addr().String(), 200*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", ln.Addr().String(), 500*time.Millisecond)
 		if err != nil {
 			return ln.Addr().String()
 		}
