@@ -15,7 +15,7 @@ import (
 )
 
 // Patience is how long a test waits for what must come.
-const Patience = 10 * time.Second
+const Patience = 30 * time.Second
 
 // Serve has a handler answer by HTTP/1, without TLS, until the test ends. The server logs nothing.
 func Serve(t testing.TB, h http.Handler) *httptest.Server {
