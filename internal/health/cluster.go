@@ -80,8 +80,11 @@ func (c *Cluster) release(e *Endpoint, cfg *Config) {
 		e.eject.end(c.now)
 		e.eject.failures = 0
 	}
-	if !active && !cfg.passive() {
-		e.streaks = Streaks{}
+	if !active {
+		e.streaks.forget(ByCheck)
+	}
+	if !cfg.passive() {
+		e.streaks.forget(ByTraffic)
 	}
 	e.note()
 }
@@ -114,7 +117,8 @@ func (c *Cluster) Check(e *Endpoint, ok bool, now time.Time) bool {
 	c.enter(now)
 	defer c.leave()
 	cfg := c.cfg.Load()
-	changed := c.record(e, ok, ByCheck, cfg.Active)
+	// A check that a configuration before has begun may end when there are no checks any more.
+	changed := cfg.Active.Fall > 0 && c.record(e, ok, ByCheck, cfg.Active)
 	if ok && cfg.Outlier.CheckUnejects && e.eject.end(c.now) {
 		e.eject.failures = 0
 		c.returned(e)

@@ -89,7 +89,7 @@ type Endpoint struct {
 	attempts pair
 	// conns counts the connections that are being made or serve and, of them, the ones that are being made.
 	conns pair
-	// stirred says that a success would change something.
+	// stirred says that a success of traffic would change something.
 	stirred atomic.Bool
 	// closed says that the endpoint is out by hand.
 	closed atomic.Bool
@@ -207,7 +207,8 @@ type Status struct {
 	Override Override
 	// Weight is what it is configured with or overridden to; Effective is in units of 1/WeightScale.
 	Weight, Effective uint32
-	// Successes and Failures are the streaks of its health, Consecutive is the one that leads to an ejection.
+	// Successes and Failures are the streaks of its health, Failures those of checks and traffic together. Consecutive is
+	// the one that leads to an ejection.
 	Successes, Failures, Consecutive int
 	// EjectedUntil is when its ejection ends, if it is ejected.
 	EjectedUntil time.Time
@@ -220,7 +221,7 @@ func (e *Endpoint) status(cfg *Config, now time.Time) Status {
 	s := Status{
 		Key: e.key, Reason: e.judge(&cfg.SlowStart, now), Since: e.since, Member: !e.gone, Override: e.override,
 		Weight: e.weight(), Effective: e.effective(&cfg.SlowStart, now), Trial: cfg.trials() && e.tries(now),
-		Successes: e.streaks.successes, Failures: e.streaks.failures, Consecutive: e.eject.failures,
+		Successes: e.streaks.successes, Failures: e.streaks.failing(), Consecutive: e.eject.failures,
 	}
 	if e.eject.out {
 		s.EjectedUntil = e.eject.until

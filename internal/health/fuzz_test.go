@@ -11,6 +11,7 @@ import (
 //   - what is offered is available, unless there is a panic or a trial; nothing that was taken out by hand is;
 //   - while one endpoint is available and there is no threshold, one is offered;
 //   - a neutral outcome changes no streak;
+//   - while an endpoint is healthy, no attempt changes the failures of its checks, and no check those of its attempts;
 //   - a view holds until its end: asking again just before it gives the same one, whatever was asked in between;
 //   - at the end, nothing is left.
 func FuzzCluster(f *testing.F) {
@@ -81,7 +82,8 @@ func (h *history) step(what byte, x int) {
 	case 3:
 		h.now = h.now.Add(time.Duration(x) * 100 * time.Millisecond)
 	case 4:
-		h.c.Check(h.endpoint(i), x&64 != 0, h.now)
+		e := h.endpoint(i)
+		h.keeps(e, ByTraffic, func() { h.c.Check(e, x&64 != 0, h.now) })
 	case 5:
 		h.modes[i] = Mode(x / h.n % 4)
 		h.c.Override(h.endpoint(i).Key(), Override{Mode: h.modes[i]}, h.now)
@@ -116,17 +118,28 @@ func (h *history) settle(x int) {
 	h.open = append(h.open[:i], h.open[i+1:]...)
 	before := h.streaks(a.e)
 	kind := Kind(x / 7 % int(kindCount))
-	if x&1 != 0 {
-		f := failure(kind)
-		f.Reused = x&2 != 0
-		kind = a.Fail(f, uint64(x)<<56, h.now).Outcome.Kind
-	} else {
-		a.Done(Outcome{Kind: kind}, h.now)
-	}
+	h.keeps(a.e, ByCheck, func() {
+		if x&1 != 0 {
+			f := failure(kind)
+			f.Reused = x&2 != 0
+			kind = a.Fail(f, uint64(x)<<56, h.now).Outcome.Kind
+		} else {
+			a.Done(Outcome{Kind: kind}, h.now)
+		}
+	})
 	if after := h.streaks(a.e); (kind == Stale || kind == Aborted) && after != before {
 		h.t.Fatalf("%v: got %+v, want %+v", kind, after, before)
 	}
 	a.r.Finish()
+}
+
+// keeps does something that must not change the failures of a source, unless health changes with it.
+func (h *history) keeps(e *Endpoint, of Source, do func()) {
+	before := e.streaks
+	do()
+	if e.streaks.down == before.down && e.streaks.failures[of] != before.failures[of] {
+		h.t.Fatalf("%s: got %+v after %+v", e.key, e.streaks, before)
+	}
 }
 
 func (h *history) streaks(e *Endpoint) [3]int {

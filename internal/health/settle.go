@@ -31,7 +31,7 @@ func (c *Cluster) quiet(e *Endpoint, o Outcome) bool {
 // attempted takes the verdict on an attempt for the endpoint's health. While the endpoint is unhealthy, a failure puts
 // its next trial off, and a success asks for the next one at once.
 func (c *Cluster) attempted(e *Endpoint, v verdict, cfg *Config) {
-	if v == neutral || c.record(e, v == good, ByTraffic, cfg.passiveThresholds()) || !e.streaks.Down() {
+	if v == neutral || c.record(e, v == good, ByTraffic, cfg.passiveThresholds()) || !e.streaks.Down() || e.streaks.deaf(ByTraffic) {
 		return
 	}
 	if v == good {

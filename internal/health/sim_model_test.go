@@ -26,7 +26,7 @@ type modelEndpoint struct {
 
 	down, byCheck bool
 	// results are those since the health changed.
-	results []bool
+	results []modelResult
 
 	failures   int
 	out        bool
@@ -41,13 +41,31 @@ type modelEndpoint struct {
 	attempts, retries, conns, pending int64
 }
 
-// streak is the number of results of a kind at the end.
-func (e *modelEndpoint) streak(ok bool) (n int) {
+type modelResult struct{ ok, check bool }
+
+// successes is the number of successes at the end, whoever has seen them.
+func (e *modelEndpoint) successes() (n int) {
 	for _, r := range slices.Backward(e.results) {
-		if r != ok {
+		if !r.ok {
 			break
 		}
 		n++
+	}
+	return n
+}
+
+// failed is the number of failures at the end, as each source has seen it.
+func (e *modelEndpoint) failed() (n int) {
+	for _, check := range []bool{true, false} {
+		for _, r := range slices.Backward(e.results) {
+			if r.check != check {
+				continue
+			}
+			if r.ok {
+				break
+			}
+			n++
+		}
 	}
 	return n
 }
@@ -98,8 +116,10 @@ func (m *model) configure(cfg *Config) {
 				e.out, e.end = false, m.now
 			}
 		}
-		if !active && !attempts && cfg.Passive.Rise == 0 {
-			e.results = nil
+		if !e.down {
+			e.results = slices.DeleteFunc(e.results, func(r modelResult) bool {
+				return r.check && !active || !r.check && !attempts && cfg.Passive.Rise == 0
+			})
 		}
 	}
 }
@@ -117,12 +137,15 @@ func (m *model) override(e *modelEndpoint, o Override) {
 
 // result takes a result of a check or of an attempt.
 func (m *model) result(e *modelEndpoint, ok, check bool, rise, fall int) {
-	e.results = append(e.results, ok)
-	threshold := fall
-	if e.down {
-		threshold = rise
+	if e.down && e.byCheck && !check {
+		return
 	}
-	if ok == e.down && threshold > 0 && e.streak(ok) >= threshold {
+	e.results = append(e.results, modelResult{ok, check})
+	streak, threshold := e.failed(), fall
+	if e.down {
+		streak, threshold = e.successes(), rise
+	}
+	if ok == e.down && threshold > 0 && streak >= threshold {
 		e.down, e.byCheck, e.results = !e.down, check, nil
 		if !e.down {
 			e.up = m.now
@@ -141,7 +164,9 @@ func (m *model) result(e *modelEndpoint, ok, check bool, rise, fall int) {
 }
 
 func (m *model) check(e *modelEndpoint, ok bool) {
-	m.result(e, ok, true, m.cfg.Active.Rise, m.cfg.Active.Fall)
+	if m.cfg.Active.Fall > 0 {
+		m.result(e, ok, true, m.cfg.Active.Rise, m.cfg.Active.Fall)
+	}
 	if ok && m.cfg.Outlier.CheckUnejects && e.out {
 		e.out, e.end, e.failures = false, m.now, 0
 		if m.cfg.SlowStart.AfterEjection {

@@ -263,9 +263,9 @@ func (s *sim) compareStatus(got *Status, e *modelEndpoint) {
 		want.EjectedUntil = e.until
 	}
 	if e.down {
-		want.Successes = e.streak(true)
+		want.Successes = e.successes()
 	} else {
-		want.Failures = e.streak(false)
+		want.Failures = e.failed()
 	}
 	if *got != want {
 		s.t.Errorf("got %+v, want %+v", *got, want)

@@ -39,32 +39,6 @@ func TestStreaks(t *testing.T) {
 	}
 }
 
-// TestChecksAndAttemptsShareTheStreaks: each brings its own thresholds, and what the other has seen counts.
-func TestChecksAndAttemptsShareTheStreaks(t *testing.T) {
-	cfg := &Config{Active: Thresholds{2, 3}, Passive: Passive{Thresholds: Thresholds{4, 5}}}
-	cfg.Passive.Statuses.Add(500, 599)
-	r := newRig(t, cfg, 2)
-	r.serve(0, 2, Answered(503))
-	r.wantReason(0, Healthy)
-	if got := r.check(0, "F"); got != 1 {
-		t.Errorf("two failed attempts and a failed check: got no change")
-	}
-	r.wantReason(0, UnhealthyActive)
-	r.wantOffers(1)
-	if got := r.check(0, "PP"); got != 2 {
-		t.Errorf("got a change with check %d, want 2", got)
-	}
-	r.check(0, "FF")
-	r.serve(0, 1, Answered(200))
-	r.check(0, "FF")
-	r.wantReason(0, Healthy)
-	r.fail(0, 3)
-	r.wantReason(0, UnhealthyPassive)
-	// The failure that changed it was an attempt, the success that changes it back is a check.
-	r.check(0, "PP")
-	r.wantReason(0, Healthy)
-}
-
 func TestPassive(t *testing.T) {
 	cfg := &Config{Passive: Passive{Thresholds: Thresholds{Rise: 2, Fall: 3}, RetryAfter: DefaultRetryAfter}}
 	cfg.Passive.Statuses.Add(500, 599)

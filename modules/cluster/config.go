@@ -129,7 +129,7 @@ type Health struct {
 	CheckRaw json.RawMessage `json:"check,omitempty" caddy:"namespace=sluice.health_checks inline_key=type"`
 }
 
-// Passive counts what becomes of requests and connections, into the same streaks as active checks.
+// Passive counts what becomes of requests and connections, for the same health as active checks: failures of both add up.
 type Passive struct {
 	// How many in a row must fail before a healthy endpoint is unhealthy. Range: 1 to 1000. Default: 5. No placeholders.
 	Fall *int `json:"fall,omitempty"`
