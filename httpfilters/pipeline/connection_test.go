@@ -73,7 +73,8 @@ func TestH63_ExpectContinue(t *testing.T) {
 func TestKeepAlive(t *testing.T) {
 	for name, wish := range bodyModes {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, impatient(t, wish))
+			t.Parallel()
+			s := newSite(t, patient(t, wish))
 			c := s.wire(t)
 			const one = "POST / HTTP/1.1\nHost: a\nContent-Length: 3\n\nabc"
 			const two = "POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n3\nabc\n0\n\n"
@@ -102,7 +103,7 @@ func TestReadAfterTheEnd(t *testing.T) {
 	for name, wish := range bodyModes {
 		t.Run(name, func(t *testing.T) {
 			end, over := ended()
-			s := newSite(t, impatient(t, wish, end))
+			s := newSite(t, patient(t, wish, end))
 			bodies := make(chan io.ReadCloser, 1)
 			s.backend = func(w http.ResponseWriter, r *http.Request) {
 				bodies <- r.Body
@@ -127,7 +128,7 @@ func TestReadAfterTheEnd(t *testing.T) {
 // Who still waits for the client when the request is over gets nothing of it.
 func TestReaderLeftBehind(t *testing.T) {
 	end, over := ended()
-	s := newSite(t, impatient(t, streamed, end))
+	s := newSite(t, patient(t, streamed, end))
 	read := make(chan error, 1)
 	s.backend = func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -160,7 +161,8 @@ func TestReaderLeftBehind(t *testing.T) {
 func TestPauseWithAnswer(t *testing.T) {
 	for name, first := range map[string]int{"flushed": 0, "long": sureOut + 1} {
 		t.Run(name, func(t *testing.T) {
-			s := newSiteBoth(t, impatient(t, streamed))
+			t.Parallel()
+			s := newSiteBoth(t, patient(t, streamed))
 			s.backend = func(w http.ResponseWriter, r *http.Request) {
 				control := http.NewResponseController(w)
 				_ = control.EnableFullDuplex()
@@ -237,7 +239,7 @@ func TestStallWithAnswer(t *testing.T) {
 
 // A handler that closes the body and reads on has made a mistake, for which its answer isn't taken away.
 func TestReadAfterClose(t *testing.T) {
-	s := newSiteBoth(t, impatient(t, streamed, entry{name: "r", responseBody: onResponseBody{buffered, idle}}))
+	s := newSiteBoth(t, patient(t, streamed, entry{name: "r", responseBody: onResponseBody{buffered, idle}}))
 	s.backend = func(w http.ResponseWriter, r *http.Request) {
 		r.Body.Close()
 		if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
@@ -308,11 +310,11 @@ func TestRestOfABody(t *testing.T) {
 	if res := c.whole(http.MethodPost); res.StatusCode != http.StatusOK {
 		t.Errorf("got status %d", res.StatusCode)
 	}
-	if !c.silent(pause) {
+	if !c.silent(2 * shortTimeout) {
 		t.Fatal("the connection has ended")
 	}
 	_, _ = io.WriteString(c, rest)
-	c.silent(pause)
+	c.silent(2 * shortTimeout)
 	if within(t, "the request", paths); len(paths) > 0 {
 		t.Errorf("got a request for %s, which was a body", <-paths)
 	}

@@ -239,7 +239,7 @@ func TestErrorOfAReaderInFront(t *testing.T) {
 	} {
 		for mode, wish := range bodyModes {
 			t.Run(name+" "+mode, func(t *testing.T) {
-				s := newSiteBoth(t, impatient(t, wish))
+				s := newSiteBoth(t, patient(t, wish))
 				site := s.Config.Handler
 				s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					r.Body = failingBody{r.Body, tc.err}

@@ -13,15 +13,25 @@ import (
 	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
 
-// shortTimeout is a body_timeout for tests. pause is longer, moment a good deal shorter.
 const (
+	// shortTimeout is a body_timeout for tests that wait for it. moment is a good deal shorter.
 	shortTimeout = 400 * time.Millisecond
-	pause        = 2 * shortTimeout
 	moment       = shortTimeout / 8
+	// ampleTimeout is one for tests in which it must not come, also while the machine is busy elsewhere. pause is longer.
+	ampleTimeout = 5 * shortTimeout
+	pause        = ampleTimeout + shortTimeout
 )
 
 // bodyModes are the ways for a filter to see a body.
 var bodyModes = map[string]Wish{"stream": streamed, "buffer": buffered, "whole": rewrite}
+
+// patient returns a handler with an ample timeout.
+func patient(t testing.TB, wish Wish, more ...entry) *Handler {
+	t.Helper()
+	h := impatient(t, wish, more...)
+	h.BodyTimeout = caddy.Duration(ampleTimeout)
+	return h
+}
 
 // impatient returns a handler with a short timeout.
 func impatient(t testing.TB, wish Wish, more ...entry) *Handler {
@@ -90,7 +100,8 @@ func TestH36_StallHTTP2(t *testing.T) {
 func TestSlowIsNoStall(t *testing.T) {
 	for name, wish := range bodyModes {
 		t.Run(name, func(t *testing.T) {
-			s := newSiteBoth(t, impatient(t, wish))
+			t.Parallel()
+			s := newSiteBoth(t, patient(t, wish))
 			s.backend = func(w http.ResponseWriter, r *http.Request) {
 				_, err := io.ReadFull(r.Body, make([]byte, 3))
 				<-time.After(pause) // the client has sent more meanwhile, and waits
@@ -108,7 +119,7 @@ func TestSlowIsNoStall(t *testing.T) {
 				go func() {
 					for range 10 {
 						_, _ = io.WriteString(w, "x")
-						<-time.After(moment)
+						<-time.After(ampleTimeout / 8) // longer in all than a stall is
 					}
 					w.Close()
 				}()
@@ -240,7 +251,7 @@ func TestH92_ClientGoneHTTP2(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	for name, wish := range bodyModes {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, impatient(t, wish))
+			s := newSite(t, patient(t, wish))
 			check := watchCounts(t)
 			c := s.wire(t)
 			c.write("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\nzz\nabc\n")
