@@ -53,7 +53,8 @@ var cases = []testCase{
 	{"y_depth", deep(MaxDepth), `found 270: number "1"`, `found 269: number "1"`},
 
 	{"n_empty", "", `not_json 0: empty`, `not_json 0: empty`},
-	{"n_white_space", " \n", `not_json 2: empty`, `not_json 2: empty`},
+	{"n_white_space", " \n", `not_json 2: empty`, `not_json 2: empty`}, {"i_inner_not_utf8", "{\"a\":{\"\xff\":\"\xff\"},\"model\":1}", `not_json 8: encoding`, `found 24: number "1"`},
+
 	{"n_truncated", `{"model":"x"`, `not_json 12: truncated`, `found 12: string "x"`},
 	{"n_truncated_string", `{"model":"x`, `not_json 11: truncated`, `not_json 11: truncated`},
 	{"n_truncated_escape", `{"model":"\`, `not_json 11: truncated`, `not_json 11: truncated`},

@@ -256,13 +256,13 @@ func checkPlain(t *testing.T, b []byte, at int) {
 	t.Helper()
 	c := b[at]
 	always := c == '"' || c == '\\' || c < ' '
-	for _, high := range []uint64{0, eachTop} {
+	for _, checked := range []bool{false, true} {
 		want := len(b)
-		if always || high != 0 && c >= 0x80 {
+		if always || checked && c >= 0x80 {
 			want = at
 		}
-		if got := plain(b, 0, high); got != want {
-			t.Fatalf("%q, high %x: got %d, want %d", b, high, got, want)
+		if got := plain(b, 0, checked); got != want {
+			t.Fatalf("%q, checked %v: got %d, want %d", b, checked, got, want)
 		}
 	}
 }

@@ -2,50 +2,75 @@ package jsonscan
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"unicode/utf8"
 )
 
 const (
-	// each and eachTop have a bit in each byte of a word: the lowest, the highest.
-	each    = 0x0101010101010101
-	eachTop = 0x8080808080808080
-
 	highFirst, highLast = 0xd800, 0xdbff
 	lowFirst, lowLast   = 0xdc00, 0xdfff
 	// pairBase is the first character that takes a surrogate pair.
 	pairBase = 0x10000
 )
 
-// plain returns the index from i on of the first byte that a string can't simply contain: a quote, a backslash, a control
-// character, and with high any byte above ASCII. It looks at eight bytes at a time. In a byte that is below n or equal
-// to n, a subtraction borrows into the highest bit; it may borrow from the byte above as well, so that only the lowest
-// bit found is sure. That is the first byte, by the order in which they are loaded.
-func plain(b []byte, i int, high uint64) int {
-	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := w^each*'"', w^each*'\\'
-		if m := ((quote-each)&^quote | (slash-each)&^slash | (w-each*' ')&^w | w&high) & eachTop; m != 0 {
-			return i + bits.TrailingZeros64(m)/8
-		}
-	}
-	for ; i < len(b); i++ {
-		if c := b[i]; c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf && high != 0 {
-			return i
-		}
-	}
-	return i
-}
-
 // name begins a name. Only those of the outermost object are kept.
 func (s *Scanner) name(b []byte, i int) int {
-	s.at, s.isName = inString, true
-	if s.keep = s.depth == 1; s.keep {
-		s.kept, s.over = s.memory[:0:s.query.maxName], false
+	s.at, s.isName, s.checked = inString, true, true
+	if s.depth > 1 {
+		s.checked = s.query.strict
+		return s.pairs(b, i+1)
 	}
-	s.checked = s.query.strict || s.keep
+	s.kept, s.keep, s.over = s.memory[:0:s.query.maxName], true, false
 	return s.str(b, i+1)
+}
+
+// pairs goes on with a name of which nothing is kept, and with the strings that are values and the names behind them, from
+// object to object of an array: most of what a large document has. It leaves to the others what isn't plain, from where that
+// begins.
+func (s *Scanner) pairs(b []byte, i int) int {
+	for ; ; s.at, s.isName = inString, true {
+		if i = plain(b, i, s.checked); i == len(b) || b[i] != '"' {
+			return s.str(b, i)
+		}
+		s.at = atColon
+		if i++; i == len(b) || b[i] != ':' {
+			return i
+		}
+		s.at = atValue
+		if i = pastSpace(b, i+1); i == len(b) || b[i] != '"' {
+			return i
+		}
+		s.at, s.isName = inString, false
+		if i = plain(b, i+1, s.checked); i == len(b) || b[i] != '"' {
+			return s.str(b, i)
+		}
+		s.at = atSeparator
+		if i++; i+3 < len(b) && string(b[i:i+4]) == `},{"` && s.inList() {
+			i += 4
+			continue
+		}
+		if i == len(b) || b[i] != ',' {
+			return i
+		}
+		s.at = atName
+		if i = pastSpace(b, i+1); i == len(b) || b[i] != '"' {
+			return i
+		}
+		i++
+	}
+}
+
+// inList says whether the object at hand, which is not the outermost, is an element of an array.
+func (s *Scanner) inList() bool {
+	level := s.depth - 2
+	return s.objects[level/64]&(1<<(level%64)) == 0
+}
+
+// pastSpace returns the index behind one space, if there is one at i.
+func pastSpace(b []byte, i int) int {
+	if i < len(b) && b[i] == ' ' {
+		i++
+	}
+	return i
 }
 
 // str goes on with a string, up to its end or an escape.
@@ -53,13 +78,9 @@ func (s *Scanner) str(b []byte, i int) int {
 	if s.missing > 0 {
 		i = s.tail(b, i)
 	}
-	var high uint64
-	if s.checked {
-		high = eachTop
-	}
 	for i < len(b) && s.state == NeedMore {
 		start := i
-		i = plain(b, i, high)
+		i = plain(b, i, s.checked)
 		s.holdRun(b[start:i])
 		if i == len(b) {
 			break
