@@ -53,7 +53,7 @@ var cases = []testCase{
 	{"y_depth", deep(MaxDepth), `found 270: number "1"`, `found 269: number "1"`},
 
 	{"n_empty", "", `not_json 0: empty`, `not_json 0: empty`},
-	{"n_white_space", " \n", `not_json 2: empty`, `not_json 2: empty`}, {"i_inner_not_utf8", "{\"a\":{\"\xff\":\"\xff\"},\"model\":1}", `not_json 8: encoding`, `found 24: number "1"`},
+	{"n_white_space", " \n", `not_json 2: empty`, `not_json 2: empty`},
 
 	{"n_truncated", `{"model":"x"`, `not_json 12: truncated`, `found 12: string "x"`},
 	{"n_truncated_string", `{"model":"x`, `not_json 11: truncated`, `not_json 11: truncated`},
@@ -108,6 +108,7 @@ var cases = []testCase{
 	{"n_no_break_space", "{\u00a0}", `not_json 2: syntax`, `not_json 2: syntax`},
 	{"n_text", `model=x`, `not_json 1: not_object`, `not_json 1: not_object`},
 
+	{"i_inner_not_utf8", "{\"a\":{\"\xff\":\"\xff\"},\"model\":1}", `not_json 8: encoding`, `found 24: number "1"`},
 	{"i_bom", "\xef\xbb\xbf{}", `not_json 1: bom`, `not_json 1: bom`},
 	{"i_utf16", "\xfe\xff\x00{", `not_json 1: bom`, `not_json 1: bom`},
 	{"i_bom_behind_space", " \xef\xbb\xbf{}", `not_json 2: not_object`, `not_json 2: not_object`},
