@@ -159,24 +159,42 @@ func (c *Cluster) take(source discovery.Source, found []discovery.Endpoint, err 
 	if s.countLookup(err); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, known := s.found[source.Identity()]
-	if s.ruler() != c || known && slices.Equal(old, found) {
+	s.building.Lock()
+	defer s.building.Unlock()
+	takeBack, news := s.exchange(c, source.Identity(), found)
+	if !news {
 		return nil
 	}
-	s.found[source.Identity()] = found
-	if err := s.seat(c, time.Now()); err != nil {
-		if s.found[source.Identity()] = old; !known {
-			delete(s.found, source.Identity())
-		}
+	if err := s.seat(c); err != nil {
+		takeBack()
 		return fmt.Errorf("the endpoints found can't be used: %w", err)
 	}
 	c.logger.Info("endpoints have changed", zap.Stringer("source", source), zap.Int("found", len(found)),
 		zap.Int("endpoints", len(s.roster.Load().endpoints)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	select {
 	case c.reseated <- struct{}{}:
 	default:
 	}
 	return nil
+}
+
+// exchange replaces the answer of a source, if it is news and the cluster rules. takeBack undoes it. The caller holds
+// building.
+func (s *state) exchange(c *Cluster, identity string, found []discovery.Endpoint) (takeBack func(), news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, known := s.found[identity]
+	if s.ruler() != c || known && slices.Equal(old, found) {
+		return nil, false
+	}
+	s.found[identity] = found
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.found[identity] = old; !known {
+			delete(s.found, identity)
+		}
+	}, true
 }

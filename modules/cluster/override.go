@@ -62,87 +62,125 @@ func Override(name, key string, change Change) error {
 	if change.Deadline < 0 || change.Deadline > 0 && change.State != "drain" {
 		return errors.New("deadline is for the state drain, and not negative")
 	}
-	return withEndpoint(name, key, func(s *state, e *Endpoint) error { return s.override(e, change) })
-}
-
-// override orders something for an endpoint. The caller holds mu.
-func (s *state) override(e *Endpoint, change Change) error {
-	o := s.overrides[e.text]
-	if o == nil {
-		o = new(override)
-	}
-	weight := o.weight
-	if change.Weight != nil {
-		weight = *change.Weight
-	}
-	return s.reorder(e, o, weight, func() {
-		o.since = time.Now()
-		if change.State != "" {
-			s.order(e, o, change)
-		}
-		s.log("endpoint ordered by hand", e, zap.Uint32("weight", o.weight), zap.String("order", o.state),
-			zap.Duration("deadline", change.Deadline))
-	})
+	return reorder(name, key, &change)
 }
 
 // Restore takes back what was ordered for an endpoint.
-func Restore(name, key string) error {
-	return withEndpoint(name, key, func(s *state, e *Endpoint) error {
-		o := s.overrides[key]
-		if o == nil {
-			return ErrNoOverride
-		}
-		return s.reorder(e, o, 0, func() {
-			o.stop()
-			o.state = ""
-			delete(s.overrides, key)
-			e.holders.reopen()
-			s.log("order by hand taken back", e)
-		})
-	})
-}
+func Restore(name, key string) error { return reorder(name, key, nil) }
 
-// reorder changes the weight of an override, and with f the rest, and makes it count. If the balancer refuses the weight,
-// nothing has changed. The caller holds mu.
-func (s *state) reorder(e *Endpoint, o *override, weight uint32, f func()) error {
-	ruler, now := s.ruler(), time.Now()
-	before, known := s.overrides[e.text]
-	was := o.weight
-	o.weight, s.overrides[e.text] = weight, o
-	p, err := s.plan(ruler)
-	if err != nil {
-		o.weight = was
-		if s.overrides[e.text] = before; !known {
-			delete(s.overrides, e.text)
-		}
+// reorder makes a change of what is ordered for an endpoint count; nil takes all of it back. If the balancer refuses the
+// weight, nothing has changed. Only another weight waits until other rosters are made, and its own: a drain doesn't.
+func reorder(name, key string, change *Change) error {
+	s := find(name)
+	if s == nil {
+		return ErrNoCluster
+	}
+	if reweighs, err := s.reorder(key, change, nil); !reweighs {
 		return err
 	}
-	f()
-	s.health.Override(e.text, health.Override{Mode: modes[o.state], Weight: o.weight}, now)
-	return s.carryOut(p, now)
+	s.building.Lock()
+	defer s.building.Unlock()
+	p, err := s.planOrder(key, change)
+	if err != nil {
+		return err
+	}
+	_, err = s.reorder(key, change, p)
+	return err
+}
+
+// planOrder makes a plan with the weight that a change leads to. The caller holds building.
+func (s *state) planOrder(key string, change *Change) (*plan, error) {
+	s.mu.Lock()
+	_, o, err := s.ordered(key, change)
+	ruler := s.ruler()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return s.plan(ruler, reweighed{key, change.weight(o)})
+}
+
+// reorder makes a change count, with the plan for its weight. If it needs one and has none, it says so, and nothing has
+// changed. The caller of one with a plan holds building, from before the plan was made: no weight has changed since, but a
+// state may have.
+func (s *state) reorder(key string, change *Change, p *plan) (reweighs bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, o, err := s.ordered(key, change)
+	if err != nil {
+		return false, err
+	}
+	weight, now := change.weight(o), time.Now()
+	if weight != o.weight && p == nil {
+		return true, nil
+	}
+	o.weight = weight
+	if change == nil {
+		s.takeBack(e, o)
+	} else {
+		s.note(e, o, change)
+	}
+	s.health.Override(key, health.Override{Mode: modes[o.state], Weight: o.weight}, now)
+	if p != nil {
+		return false, s.carryOut(p, now)
+	}
+	s.apply(now)
+	s.poke()
+	return false, nil
+}
+
+// ordered returns an endpoint of a cluster that is in use, and what is ordered for it: a new override, if that is nothing
+// and isn't to be taken back. The caller holds mu.
+func (s *state) ordered(key string, change *Change) (*Endpoint, *override, error) {
+	if s.ruler() == nil { // since find has looked
+		return nil, nil, ErrNoCluster
+	}
+	e, o := s.endpoints[key], s.overrides[key]
+	switch {
+	case e == nil:
+		return nil, nil, ErrNoEndpoint
+	case o == nil && change == nil:
+		return nil, nil, ErrNoOverride
+	case o == nil:
+		o = new(override)
+	}
+	return e, o, nil
+}
+
+// weight returns the weight of an override after a change.
+func (c *Change) weight(o *override) uint32 {
+	switch {
+	case c == nil:
+		return 0
+	case c.Weight == nil:
+		return o.weight
+	}
+	return *c.Weight
+}
+
+// note carries out a change, but for the weight. The caller holds mu.
+func (s *state) note(e *Endpoint, o *override, change *Change) {
+	s.overrides[e.text] = o
+	o.since = time.Now()
+	if change.State != "" {
+		s.order(e, o, *change)
+	}
+	s.log("endpoint ordered by hand", e, zap.Uint32("weight", o.weight), zap.String("order", o.state),
+		zap.Duration("deadline", change.Deadline))
+}
+
+// takeBack ends an override. The caller holds mu.
+func (s *state) takeBack(e *Endpoint, o *override) {
+	o.stop()
+	o.state = ""
+	delete(s.overrides, e.text)
+	e.holders.reopen()
+	s.log("order by hand taken back", e)
 }
 
 // log tells of an order. The caller holds mu.
 func (s *state) log(message string, e *Endpoint, fields ...zap.Field) {
 	s.ruler().logger.Info(message, append(fields, zap.String("endpoint", e.text))...)
-}
-
-// withEndpoint calls f for an endpoint of a cluster that is in use, with the state locked.
-func withEndpoint(name, key string, f func(*state, *Endpoint) error) error {
-	s := find(name)
-	if s == nil {
-		return ErrNoCluster
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ruler() == nil { // since find has looked
-		return ErrNoCluster
-	}
-	e := s.endpoints[key]
-	if e == nil {
-		return ErrNoEndpoint
-	}
-	return f(s, e)
 }
 
 // order sets the state of an override. The caller holds mu.

@@ -65,11 +65,13 @@ func StopAll(clusters []*Cluster) {
 // this one stops first.
 func (c *Cluster) start(first findings) error {
 	s := c.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.building.Lock()
+	defer s.building.Unlock()
 	if err := s.installFirst(c, first); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if ruler := s.ruler(); ruler != nil {
 		ruler.pause()
 	}
@@ -78,40 +80,59 @@ func (c *Cluster) start(first findings) error {
 }
 
 // installFirst installs a cluster with what its sources have found first. If that can't be used, it installs the cluster
-// without: a name server must not keep a config from starting. The caller holds mu.
+// without: a name server must not keep a config from starting. The caller holds building.
 func (s *state) installFirst(c *Cluster, first findings) error {
-	taken := make(findings, len(first))
-	for identity, found := range first {
-		if _, known := s.found[identity]; !known {
-			s.found[identity], taken[identity] = found, found
-		}
-	}
+	taken := s.takeFirst(first)
 	err := s.install(c)
 	if err == nil || len(taken) == 0 {
 		return err
 	}
-	for identity := range taken {
+	s.mu.Lock()
+	for _, identity := range taken {
 		delete(s.found, identity)
 	}
+	s.mu.Unlock()
 	return s.install(c)
+}
+
+// takeFirst takes the findings of sources of which nothing is known yet, and returns which they are.
+func (s *state) takeFirst(first findings) (taken []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for identity, found := range first {
+		if _, known := s.found[identity]; !known {
+			s.found[identity] = found
+			taken = append(taken, identity)
+		}
+	}
+	return taken
 }
 
 // stop takes the cluster off the list and waits for its goroutines.
 func (c *Cluster) stop() {
+	c.abdicate()
+	c.running.Wait()
+}
+
+// abdicate takes the cluster off the list. If it ruled, the one before rules again.
+func (c *Cluster) abdicate() {
 	s := c.state
+	s.building.Lock()
+	defer s.building.Unlock()
 	s.mu.Lock()
 	ruled := s.ruler() == c
 	s.running = slices.DeleteFunc(s.running, func(other *Cluster) bool { return other == c })
 	c.pause()
 	s.forgetFound()
-	if ruler := s.ruler(); ruled && ruler != nil {
-		if err := s.install(ruler); err != nil {
-			c.logger.Error("going back to the endpoints of the config before", zap.Error(err))
-		}
-		ruler.resume()
-	}
+	ruler := s.ruler()
 	s.mu.Unlock()
-	c.running.Wait()
+	if !ruled || ruler == nil {
+		return
+	}
+	if err := s.install(ruler); err != nil {
+		c.logger.Error("going back to the endpoints of the config before", zap.Error(err))
+	}
+	s.resume(ruler)
 }
 
 // resume starts the goroutines of a cluster if it rules.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -42,7 +43,12 @@ type state struct {
 	// lacking says that the operator was told of too few endpoints, and not of enough since. It is the keeper's.
 	lacking bool
 
-	// mu guards the fields below, and the making of rosters.
+	// building is held by who changes what a roster is made of: the members, their weights, who rules. A roster takes as
+	// long as its balancer needs, seconds for a large ring, and mu isn't held meanwhile: the roster before serves until the
+	// new one is there. Who takes both takes building first. Picks take only mu.
+	building sync.Mutex
+
+	// mu guards the fields below, and the change from one roster to the next. It is held for moments.
 	mu        sync.Mutex
 	endpoints map[string]*Endpoint
 	// running are the clusters that have started and not stopped. The last one rules.
@@ -170,12 +176,14 @@ func (s *state) ruler() *Cluster {
 }
 
 // install makes the settings and members of a cluster count. If that isn't possible, nothing has changed. The caller
-// holds mu.
+// holds building.
 func (s *state) install(c *Cluster) error {
-	p, err := s.plan(c)
+	p, err := s.plan(c, reweighed{})
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
 	s.health.Configure(&c.set.policy, now)
 	return s.carryOut(p, now)
@@ -201,17 +209,16 @@ type plan struct {
 	roster  *roster
 }
 
-// plan makes a roster of the members that a cluster has by now. Nothing changes with it. The caller holds mu.
-func (s *state) plan(c *Cluster) (*plan, error) {
-	p := &plan{s.members(c), new(roster)}
-	list := make([]balancers.Endpoint, 0, len(p.members))
-	for i := range p.members {
-		e := s.endpoint(p.members[i].Address)
-		weight := s.weight(&p.members[i])
-		p.roster.endpoints = append(p.roster.endpoints, e)
-		p.roster.weights = append(p.roster.weights, weight)
-		list = append(list, balancers.Endpoint{Key: e.text, Weight: int(weight), Tier: int(p.members[i].tier), Live: &e.live})
-	}
+// reweighed is an endpoint that is about to have another weight by hand; 0: none. The zero value is no endpoint.
+type reweighed struct {
+	key    string
+	weight uint32
+}
+
+// plan makes a roster of the members that a cluster has by now. Nothing changes with it. The caller holds building, so that
+// what it was made of still holds when it is carried out, but not mu.
+func (s *state) plan(c *Cluster, as reweighed) (*plan, error) {
+	p, list := s.line(c, as)
 	var err error
 	if p.roster.picker, err = c.set.balancer.Prepare(list, s.roster.Load().picker); err != nil {
 		return nil, fmt.Errorf("balance: %w", err)
@@ -219,7 +226,23 @@ func (s *state) plan(c *Cluster) (*plan, error) {
 	return p, nil
 }
 
-// carryOut makes a plan count. The caller holds mu.
+// line returns a plan that has no picker yet, and what that is to be made of.
+func (s *state) line(c *Cluster, as reweighed) (*plan, []balancers.Endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &plan{s.members(c), new(roster)}
+	list := make([]balancers.Endpoint, 0, len(p.members))
+	for i := range p.members {
+		e := s.endpoint(p.members[i].Address)
+		weight := s.weight(&p.members[i], as)
+		p.roster.endpoints = append(p.roster.endpoints, e)
+		p.roster.weights = append(p.roster.weights, weight)
+		list = append(list, balancers.Endpoint{Key: e.text, Weight: int(weight), Tier: int(p.members[i].tier), Live: &e.live})
+	}
+	return p, list
+}
+
+// carryOut makes a plan count. The caller holds building and mu.
 func (s *state) carryOut(p *plan, now time.Time) error {
 	if err := s.health.SetMembers(healthMembers(p.members), now); err != nil {
 		return fmt.Errorf("endpoints: %w", err)
@@ -242,13 +265,15 @@ func (s *state) carryOut(p *plan, now time.Time) error {
 }
 
 // seat makes a roster of the members that a cluster has by now, and makes it count. If that isn't possible, the roster
-// stays what it was. The caller holds mu.
-func (s *state) seat(c *Cluster, now time.Time) error {
-	p, err := s.plan(c)
+// stays what it was. The caller holds building.
+func (s *state) seat(c *Cluster) error {
+	p, err := s.plan(c, reweighed{})
 	if err != nil {
 		return err
 	}
-	return s.carryOut(p, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.carryOut(p, time.Now())
 }
 
 // endpoint returns the endpoint of an address, new or known. The caller holds mu.
@@ -270,10 +295,16 @@ func (s *state) forgetEndpoints() {
 	}
 }
 
-// weight returns the weight of a member, as it is ordered by hand or configured. The caller holds mu.
-func (s *state) weight(m *seatedMember) uint32 {
-	if o := s.overrides[m.Address.String()]; o != nil && o.weight > 0 {
-		return o.weight
+// weight returns the weight of a member, as it is about to be ordered by hand, is ordered, or configured. The caller holds
+// mu.
+func (s *state) weight(m *seatedMember, as reweighed) uint32 {
+	var ordered uint32
+	key := m.Address.String()
+	if o := s.overrides[key]; o != nil {
+		ordered = o.weight
 	}
-	return max(m.weight, 1)
+	if as.key == key {
+		ordered = as.weight
+	}
+	return max(cmp.Or(ordered, m.weight), 1)
 }
