@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,9 +22,6 @@ const (
 	pathReady     = "/sluice/ready"
 	pathEndpoints = "/endpoints/"
 )
-
-// maxChange is how long the body of a PATCH may be. The longest that makes sense has a hundred bytes.
-const maxChange = 4 << 10
 
 // clusters lists the clusters of the config that has started.
 func (*API) clusters(w http.ResponseWriter, r *http.Request) error {
@@ -85,37 +81,6 @@ func statusOf(err error) int {
 		}
 	}
 	return http.StatusBadRequest
-}
-
-// readChange reads the body of a PATCH: `weight`, `state` and `deadline`, each at most once, and nothing else.
-func readChange(body io.Reader) (change cluster.Change, err error) {
-	var given struct {
-		Weight   *uint32 `json:"weight"`
-		State    *string `json:"state"`
-		Deadline *string `json:"deadline"`
-	}
-	text, err := io.ReadAll(io.LimitReader(body, maxChange+1))
-	if err != nil || len(text) > maxChange {
-		return change, fmt.Errorf("the body must have at most %d bytes", maxChange)
-	}
-	if err := caddy.StrictUnmarshalJSON(text, &given); err != nil {
-		return change, fmt.Errorf(`the body must be like {"weight":3} or {"state":"drain","deadline":"30s"}: %w`, err)
-	}
-	if given.Weight == nil && given.State == nil {
-		return change, errors.New("the body must have weight or state")
-	}
-	change.Weight = given.Weight
-	if given.State != nil {
-		if change.State = *given.State; change.State == "" {
-			return change, errors.New("state is empty: DELETE takes back what was ordered")
-		}
-	}
-	if given.Deadline != nil {
-		if change.Deadline, err = caddy.ParseDuration(*given.Deadline); err != nil || change.Deadline <= 0 {
-			return change, fmt.Errorf("deadline: %q is not a positive duration", *given.Deadline)
-		}
-	}
-	return change, nil
 }
 
 // readiness is the answer to whether the process can serve.
