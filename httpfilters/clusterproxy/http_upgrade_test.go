@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddy-sluice/sluice/internal/testkit/sites"
 )
@@ -152,6 +153,7 @@ func TestH51_Messages(t *testing.T) {
 				t.Fatalf("got %d, want 101", res.StatusCode)
 			}
 			all.Go(func() {
+				_ = c.SetDeadline(time.Now().Add(4 * patience)) // all of them share the machine
 				talk(t, c, in)
 				_ = c.Close()
 			})
