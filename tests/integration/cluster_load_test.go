@@ -98,7 +98,8 @@ func TestClusterUnderLoad(t *testing.T) {
 		endpoints %s %s
 		balance round_robin
 		health tcp {
-			interval 100ms
+			interval 1s
+			timeout 900ms
 			rise 1
 		}
 		retry {
