@@ -31,11 +31,14 @@ func (p *inPieces) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// pass has the handler see a body, without a connection. It returns the header that the next handler gets, nil if the
-// request is refused with the status.
-func pass(t testing.TB, h *pipeline.Handler, body []byte, piece int) (header http.Header, result string, status int) {
+// pass has the handler see a body of some type, without a connection. It returns the header that the next handler gets,
+// nil if the request is refused with the status.
+func pass(t testing.TB, h *pipeline.Handler, body []byte, contentType string, piece int) (header http.Header, result string, status int) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/", &inPieces{body, piece})
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
 	r.ContentLength = int64(len(body))
 	w := httptest.NewRecorder()
 	repl := caddy.NewReplacer()
@@ -55,21 +58,25 @@ func pass(t testing.TB, h *pipeline.Handler, body []byte, piece int) (header htt
 }
 
 // FuzzReaders states what the filter is for: a backend that reads the body, whatever reader it has, finds the value that
-// is in the header. Without strict it is the value that a reader finds who takes the first of several.
+// is in the header, also if it heeds the charset that the request says. Without strict it is the value that a reader finds
+// who takes the first of several, and no notice of the charset.
 func FuzzReaders(f *testing.F) {
-	for _, tc := range bodies {
-		f.Add([]byte(tc.body), uint8(3))
+	for i, tc := range bodies {
+		f.Add([]byte(tc.body), uint8(3), uint8(i))
 	}
+	f.Add([]byte(`{"model":"small","x":"+ACIALAAiAG0AbwBkAGUAbAAiADoAIg-large"}`), uint8(3), uint8(5))
+	f.Add([]byte(`+AHsAIg-model":"large"+AH0-`), uint8(3), uint8(5))
 	strict, lax := pipelineOf(f, model, ""), pipelineOf(f, model+`,"strict":"off"`, "")
-	f.Fuzz(func(t *testing.T, body []byte, piece uint8) {
-		header, result, status := pass(t, strict, body, int(piece)+1)
-		if again, same, other := pass(t, strict, body, len(body)+1); again.Get("X-Model") != header.Get("X-Model") || same != result || other != status {
+	f.Fuzz(func(t *testing.T, body []byte, piece, charset uint8) {
+		as := charsets[int(charset)%len(charsets)]
+		header, result, status := pass(t, strict, body, as.contentType, int(piece)+1)
+		if again, same, other := pass(t, strict, body, as.contentType, len(body)+1); again.Get("X-Model") != header.Get("X-Model") || same != result || other != status {
 			t.Fatalf("%q in pieces of %d: got %v %q %d, in one %v %q %d", body, int(piece)+1, header, result, status, again, same, other)
 		}
 		if header != nil {
-			checkStrict(t, body, header, result)
+			checkStrict(t, as.decode(body), header, result)
 		}
-		header, result, status = pass(t, lax, body, int(piece)+1)
+		header, result, status = pass(t, lax, body, as.contentType, int(piece)+1)
 		if header == nil {
 			t.Fatalf("%q without strict: got %d", body, status)
 		}

@@ -133,6 +133,12 @@ func (f *Filter) encoded(x *pipeline.Exchange) error {
 	return refuse(x, statusEncoded, r)
 }
 
+// foreign does what is to be done with a body that is other text to who heeds its charset.
+func (f *Filter) foreign(x *pipeline.Exchange) error {
+	err := errors.New("the body could be read in several ways: the charset in Content-Type is not utf-8")
+	return refuse(x, statusAmbiguous, pipeline.Reject(http.StatusBadRequest, err))
+}
+
 // ambiguous reports whether a body that is refused is something else to another reader.
 func (s *scan) ambiguous() bool {
 	switch s.Reason() {

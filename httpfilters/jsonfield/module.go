@@ -4,8 +4,6 @@ package jsonfield
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -32,7 +30,8 @@ func init() {
 // Filter is the filter `json_field`. It looks for members of the JSON object that is the body of a request, and sets a
 // request header for each: a string without its quotes, a number or a boolean as it stands there. What clients send in
 // these headers is removed from every request, also in spellings that some backends take for them, such as `X_Model`. The
-// type that a request gives its body doesn't matter. A request without a body goes on, without headers.
+// type that a request gives its body doesn't matter, but for its charset with `strict`. A request without a body goes on,
+// without headers.
 //
 // The result `status` says what was found: `found`, `missing` (a member is not there, is no text, or can't be the value of
 // a header), `invalid` (no JSON object), `ambiguous` (readers could differ about it), `empty` (no body), `encoded`
@@ -42,8 +41,8 @@ type Filter struct {
 	Fields []Field `json:"fields,omitempty"`
 
 	// Whether the body is read to its end, and one that another JSON reader could understand differently is refused with
-	// 400, a compressed one with 415: `on` or `off`. With `off` the body goes on as soon as all members were there; the
-	// first of several with one name counts. Default: `on`.
+	// 400, also for a charset in Content-Type that isn't UTF-8, a compressed one with 415: `on` or `off`. With `off` the body
+	// goes on as soon as all members were there; the first of several with one name counts. Default: `on`.
 	Strict string `json:"strict,omitempty"`
 
 	// What to do with a body that is no JSON object: `continue` or `reject`, with 400. Default: `continue`.
@@ -196,8 +195,13 @@ func (f *Filter) RequestBody(x *pipeline.Exchange, c *pipeline.Chunk) (pipeline.
 // look looks at a piece of the body. Anything but Continue is its last word.
 func (f *Filter) look(x *pipeline.Exchange, s *scan, c *pipeline.Chunk) (pipeline.Action, error) {
 	const settled = pipeline.Release | pipeline.Done
-	if s.length == 0 && len(c.Bytes()) > 0 && encoded(x.Request()) {
-		return settled, f.encoded(x)
+	if s.length == 0 && len(c.Bytes()) > 0 {
+		switch r := x.Request(); {
+		case encoded(r):
+			return settled, f.encoded(x)
+		case f.Strict == on && foreign(r):
+			return settled, f.foreign(x)
+		}
 	}
 	b, over := c.Bytes(), false
 	if f.Limit > 0 && int64(len(b)) > f.Limit-s.length {
@@ -222,16 +226,6 @@ func (f *Filter) look(x *pipeline.Exchange, s *scan, c *pipeline.Chunk) (pipelin
 		return pipeline.Continue, nil
 	}
 	return settled, f.judge(x, s, state)
-}
-
-// encoded reports whether the body of a request is compressed.
-func encoded(r *http.Request) bool {
-	for _, value := range r.Header["Content-Encoding"] {
-		if !strings.EqualFold(strings.TrimSpace(value), "identity") {
-			return true
-		}
-	}
-	return false
 }
 
 // firstByte returns the first byte that is no white space of JSON, 0 if there is none.

@@ -53,22 +53,24 @@ func TestRefusals(t *testing.T) {
 		"on_invalid":"reject","on_missing":"reject","limit":150,"max_value":8}}]}`
 	h := handlerOf(t, filters)
 	for _, tc := range refusals {
-		result, err := refusalOf(t, h, tc.body, tc.result == statusEncoded)
+		coding := "identity"
+		if tc.result == statusEncoded {
+			coding = "gzip"
+		}
+		result, err := refusalWith(t, h, tc.body, "Content-Encoding", coding)
 		if err == nil || err.Error() != tc.words || result != tc.result {
 			t.Errorf("%.40q: got %q, %v, want %q, %s", tc.body, result, err, tc.result, tc.words)
 		}
 	}
 }
 
-// refusalOf returns the result for a body, and the error without what Caddy puts around it.
-func refusalOf(t *testing.T, h caddyhttp.MiddlewareHandler, body string, compressed bool) (string, error) {
+// refusalWith returns the result for a body with a header, and the error without what Caddy puts around it.
+func refusalWith(t *testing.T, h caddyhttp.MiddlewareHandler, body, name, value string) (string, error) {
 	t.Helper()
 	w := deadlines{httptest.NewRecorder()}
 	repl := caddy.NewReplacer()
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader([]byte(body)))
-	if compressed {
-		r.Header.Set("Content-Encoding", "gzip")
-	}
+	r.Header.Set(name, value)
 	r = caddyhttp.PrepareRequest(r, repl, w, new(caddyhttp.Server))
 	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return fmt.Errorf("%q came through", body)
@@ -92,7 +94,7 @@ func TestRefusedForItsLength(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := handlerOf(t, fmt.Sprintf(`{%s"filters":[{"filter":{"filter":"json_field",%s%s}%s},
 				{"name":"other","filter":{"filter":"json_field","fields":[{"field":"y","header":"X-Y"}]}}]}`, tc.settings, model, tc.filter, tc.condition))
-			got, err := refusalOf(t, h, sized(102, true), false)
+			got, err := refusalWith(t, h, sized(102, true), "Content-Encoding", "identity")
 			if !errors.Is(err, pipeline.ErrTooLarge) || got != tc.want {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
