@@ -18,8 +18,8 @@ func (m *member) claim(seen int64, sure bool) bool {
 	return m.live.load.CompareAndSwap(seen, seen+1)
 }
 
-// lighter says whether load a is less for pull v than load b is for pull w: a/v < b/w. Pulls are below 2^26, so that
-// loads up to 2^37 are compared exactly.
+// lighter says whether load a is less for pull v than load b is for pull w: a/v < b/w. Pulls are 2^30 at most, so that
+// loads below 2^33 are compared exactly.
 func lighter(a, v, b, w int64) bool { return a*w < b*v }
 
 // sample draws a member by pull, but not the one at avoid. It returns none if there is no other.

@@ -1,7 +1,6 @@
 package balance
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -9,32 +8,28 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
+// maxDigits is how many digits the number of a point has at most.
+const maxDigits = 7
+
 // newRing puts points for each unit of a member's weight on a ring. Where they are, and how many, follows from its own
 // key and weight: when another member comes or goes, keys move from or to that one only. That holds until the ring is
 // full and gets half as many.
 func newRing(keys []string, weights []int64, perUnit int) *circle {
 	counts := ringCounts(weights, perUnit)
-	type point struct {
-		hash  uint64
-		owner uint16
+	var sum int64
+	for _, n := range counts {
+		sum += n
 	}
-	var ring []point
+	hashes := make([]uint64, 0, sum)
+	var text []byte
 	for i, key := range keys {
-		text := append([]byte(key), '_')
+		text = slices.Grow(append(append(text[:0], key...), '_'), maxDigits)
 		for n := range counts[i] {
-			ring = append(ring, point{xxhash.Sum64(strconv.AppendInt(text, n, 10)), uint16(i)})
+			hashes = append(hashes, xxhash.Sum64(strconv.AppendInt(text, n, 10)))
 		}
 	}
-	// Of points at one place that of the lower key comes first.
-	slices.SortFunc(ring, func(a, b point) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.owner, b.owner))
-	})
-	c := &circle{owners: make([]uint16, len(ring)), keys: keys, weights: weights}
-	hashes := make([]uint64, len(ring))
-	for i, p := range ring {
-		hashes[i], c.owners[i] = p.hash, p.owner
-	}
-	c.points = newPoints(hashes)
+	c := &circle{keys: keys, weights: weights}
+	c.points, c.owners = newPoints(hashes, counts)
 	return c
 }
 
@@ -62,17 +57,40 @@ type points struct {
 	shift  int
 }
 
-func newPoints(hashes []uint64) *points {
+// newPoints puts hashes on a ring, and returns the owners of the points too: the first counts[0] are those of owner 0, and
+// so on. Of points at one place that of the lower owner comes first. Hashes are spread evenly, so that counting those with
+// the same first bits all but sorts them: a full ring takes as long as it takes to hash it, once more.
+func newPoints(hashes []uint64, counts []int64) (*points, []uint16) {
 	width := bits.Len(uint(len(hashes)))
-	p := &points{hashes: hashes, starts: make([]uint32, 1<<width), shift: 64 - width}
-	at := 0
-	for v := range p.starts {
-		for at < len(hashes) && hashes[at]>>p.shift < uint64(v) {
-			at++
-		}
-		p.starts[v] = uint32(at)
+	p := &points{hashes: make([]uint64, len(hashes)), starts: make([]uint32, 1<<width), shift: 64 - width}
+	for _, hash := range hashes {
+		p.starts[hash>>p.shift]++
 	}
-	return p
+	end := uint32(0)
+	for v, n := range p.starts {
+		end += n
+		p.starts[v] = end
+	}
+	// From the last point to the first one, each takes the last place that is left to its bits: in the end, starts are the
+	// first places.
+	owners := make([]uint16, len(hashes))
+	last := len(hashes)
+	for owner, n := range slices.Backward(counts) {
+		first := last - int(n)
+		for i := last - 1; i >= first; i-- {
+			place := &p.starts[hashes[i]>>p.shift]
+			*place--
+			p.hashes[*place], owners[*place] = hashes[i], uint16(owner)
+		}
+		last = first
+	}
+	for i := 1; i < len(owners); i++ {
+		for at := i; at > 0 && p.hashes[at] < p.hashes[at-1]; at-- {
+			p.hashes[at], p.hashes[at-1] = p.hashes[at-1], p.hashes[at]
+			owners[at], owners[at-1] = owners[at-1], owners[at]
+		}
+	}
+	return p, owners
 }
 
 // from returns the first point that isn't below a key. Behind the last comes the first.

@@ -75,7 +75,7 @@ func (s *stand) arcs() []float64 {
 
 func TestRingSlots(t *testing.T) {
 	hashes := []uint64{5, 5, 1 << 40, 1<<63 - 1, 1 << 63, ^uint64(0) - 1}
-	p := newPoints(hashes)
+	p, _ := newPoints(hashes, []int64{6})
 	for _, tc := range []struct {
 		key  uint64
 		want int

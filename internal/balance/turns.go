@@ -7,7 +7,13 @@ import "sync"
 type turns struct {
 	// mu guards credits and what they point to.
 	mu      sync.Mutex
-	credits map[string]*int64
+	credits map[string]credit
+}
+
+// credit is what an endpoint has saved up, or owes, in a tier whose pulls add up to total.
+type credit struct {
+	saved *int64
+	total int64
 }
 
 // turnsOf returns the running state that the next set goes on with.
@@ -23,26 +29,39 @@ func (s *Set) turnsOf() *turns {
 func (t *turns) seat(tiers []*tier, endpoints []Endpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seated := make(map[string]*int64, len(endpoints))
+	seated := make(map[string]credit, len(endpoints))
 	for _, tier := range tiers {
-		var sum int64
+		var total, sum int64
+		for _, m := range tier.members {
+			total += m.weight * FullShare
+		}
 		for _, m := range tier.members {
 			key := endpoints[m.index].Key
-			credit := t.credits[key]
-			if credit == nil {
-				credit = new(int64)
-			}
-			seated[key] = credit
-			tier.credits = append(tier.credits, credit)
-			sum += *credit
+			c := t.credits[key].in(total)
+			seated[key] = c
+			tier.credits = append(tier.credits, c.saved)
+			sum += *c.saved
 		}
 		n := int64(len(tier.credits))
-		for _, credit := range tier.credits {
-			*credit -= sum / n
+		for _, saved := range tier.credits {
+			*saved -= sum / n
 		}
 		*tier.credits[0] -= sum % n
 	}
 	t.credits = seated
+}
+
+// in returns the credit in a tier with another total: it stays the same part of a round, and is one round at most. What was
+// saved up beside large weights would be many rounds of small ones.
+func (c credit) in(total int64) credit {
+	if c.saved == nil {
+		return credit{new(int64), total}
+	}
+	if total != c.total {
+		*c.saved = int64(float64(*c.saved) / float64(c.total) * float64(total))
+	}
+	*c.saved = min(max(*c.saved, -total), total)
+	return credit{c.saved, total}
 }
 
 // pick gives each member that can be chosen credit by its pull, takes the first of the richest and has it pay for all.
