@@ -201,7 +201,8 @@ type Retry struct {
 	Max int `json:"max,omitempty"`
 
 	// The failures: `connect_failure` (a failed TLS handshake included), `reset` (the connection broke before the
-	// answer), `per_try_timeout`. Default: all of these. No placeholders.
+	// answer), `per_try_timeout` (the time of the attempt was over: also that of Caddy's `response_header_timeout`).
+	// Default: all of these. No placeholders.
 	On []string `json:"on,omitempty"`
 
 	// The statuses of answers that are tried again, as in `passive`. Default: none. No placeholders.

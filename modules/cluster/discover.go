@@ -146,7 +146,11 @@ func (c *Cluster) lookup(ctx context.Context, source discovery.Source) ([]discov
 // tellLookup tells that lookups have begun to fail, or that they work again.
 func (c *Cluster) tellLookup(source discovery.Source, err error) {
 	if err != nil {
-		c.logger.Warn("finding endpoints fails: those that were found last stay", zap.Stringer("source", source), zap.Error(err))
+		message := "finding endpoints fails: there are none from before"
+		if found, _ := c.known(source); len(found) > 0 {
+			message = "finding endpoints fails: those that were found last stay"
+		}
+		c.logger.Warn(message, zap.Stringer("source", source), zap.Error(err))
 		return
 	}
 	c.logger.Info("finding endpoints works again", zap.Stringer("source", source))

@@ -22,6 +22,9 @@ const (
 func (c *Cluster) keep(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	c.state.news.begin()
+	defer c.state.news.end()
+	c.announce()
 	c.watchAll(time.Now())
 	var events []health.Event
 	for {
@@ -48,10 +51,18 @@ func (c *Cluster) look(buf []health.Event) (until time.Time, _ []health.Event) {
 		h.View(now) // makes the events of what has changed by time alone
 		buf = c.tellAll(buf)
 		// This comes after the events were taken: whatever changes later makes one, and wakes the keeper.
-		until = h.View(now).Until()
-		if !h.EventsReady() {
+		view := h.View(now)
+		if until = view.Until(); !h.EventsReady() {
+			c.tellLasting(view.Stance())
 			return until, buf
 		}
+	}
+}
+
+// tellLasting tells of a stance of which no event has told: a cluster that is empty from the start doesn't change.
+func (c *Cluster) tellLasting(stance health.Stance) {
+	if stance != health.Normal && !c.state.lacking {
+		c.tellStance(stance, stance)
 	}
 }
 
@@ -89,9 +100,9 @@ func (c *Cluster) tell(event *health.Event) {
 	c.state.watch(c, e, after)
 	c.log(e, before, after)
 	if name != "" {
-		c.events.Emit(c.ctx, name, map[string]any{
+		c.announce(notice{e.text, name, map[string]any{
 			"cluster": c.name, "endpoint": e.text, "reason": after.String(), "before": before.String(), "cause": e.cause(after),
-		})
+		}})
 	}
 }
 
@@ -129,6 +140,6 @@ func (c *Cluster) tellStance(before, after health.Stance) {
 	}
 	c.state.lacking = after != health.Normal
 	if c.state.lacking {
-		c.events.Emit(c.ctx, eventPanic, map[string]any{"cluster": c.name, "stance": after.String(), "before": before.String()})
+		c.announce(notice{"", eventPanic, map[string]any{"cluster": c.name, "stance": after.String(), "before": before.String()}})
 	}
 }

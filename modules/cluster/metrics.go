@@ -74,7 +74,7 @@ func (s *state) collect(ch chan<- prometheus.Metric) {
 	for kind, n := range map[string]uint64{
 		"retry": stats.Retries, "replay": stats.Replays, "ejection": stats.Ejections, "ejection_refused": stats.EjectionsRefused,
 		"trial": stats.Trials, "fail_open_pick": stats.FailOpenPicks, "per_try_timeout": stats.Timeouts, "keyless_pick": s.keyless.Load(),
-		"event_lost": stats.EventsLost,
+		"event_lost": stats.EventsLost + s.news.dropped(),
 	} {
 		count(descEvents, n, kind)
 	}

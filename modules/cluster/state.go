@@ -42,6 +42,8 @@ type state struct {
 
 	// lacking says that the operator was told of too few endpoints, and not of enough since. It is the keeper's.
 	lacking bool
+	// news are the events that are to be emitted.
+	news news
 
 	// building is held by who changes what a roster is made of: the members, their weights, who rules. A roster takes as
 	// long as its balancer needs, seconds for a large ring, and mu isn't held meanwhile: the roster before serves until the
