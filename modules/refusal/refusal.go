@@ -17,6 +17,7 @@ func Answer(w http.ResponseWriter, r *http.Request, status int, err error) error
 	if HasErrorRoutes(r) {
 		return caddyhttp.Error(status, err)
 	}
+	w.Header().Set("Content-Length", "0") // so that it is complete, whatever its handler still does
 	w.WriteHeader(status)
 	return nil
 }
