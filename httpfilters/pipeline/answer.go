@@ -85,7 +85,7 @@ func (x *Exchange) answer(err error) error {
 		return nil
 	}
 	err = x.refuse(err)
-	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.ended() {
+	if x.r.ProtoMajor == 1 && x.body != nil && !x.body.drained() {
 		x.body.closing = true
 		x.w.Header().Set("Connection", "close")
 	}

@@ -256,7 +256,7 @@ func (x *Exchange) rejoin(w http.ResponseWriter, i, k int) error {
 	case b.target >= 0:
 		x.loops[b.number]++
 		if x.results != nil {
-			x.results.forget(x.h, b.target)
+			x.results.forgetFrom(x.h, b.target)
 		}
 		return x.run(w, b.target)
 	case b.rejoin == rejoinEnd:

@@ -40,13 +40,32 @@ func (b *requestBody) setDeadline(timeout time.Duration) {
 	b.until = time.Time{}
 	at := b.latest
 	if timeout != 0 {
-		if at = time.Now().Add(timeout); !b.latest.IsZero() && at.After(b.latest) {
-			at = b.latest
-		}
+		at = earlier(earlier(time.Now().Add(timeout), b.latest), b.within)
 		b.until = at
 	}
+	b.outer.limit(at)
 	// Where there are no deadlines there is nobody to wait for: tests, and requests made up inside Caddy.
 	_ = http.NewResponseController(b.x.w).SetReadDeadline(at)
+}
+
+// limit has a pipeline in front, whose body a pipeline behind it reads, wait no longer than until a time; zero is for as
+// long as it likes. A nil body is none. Who calls it holds the mutex of the pipeline behind it.
+func (b *requestBody) limit(at time.Time) {
+	if b == nil {
+		return
+	}
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	b.within = at
+	b.outer.limit(at)
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // answer is for when the client has the header of its answer: from then on both may take their time, as with a stream in

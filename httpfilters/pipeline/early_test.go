@@ -281,6 +281,7 @@ func TestDeadlinesOfATunnel(t *testing.T) {
 	}{
 		"waits": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, true},
 		"101": {func(w http.ResponseWriter) {
+			w.Header().Set("Connection", "Upgrade")
 			w.Header().Set("Upgrade", "x")
 			w.WriteHeader(http.StatusSwitchingProtocols)
 		}, false},
@@ -290,6 +291,7 @@ func TestDeadlinesOfATunnel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 			r := httptest.NewRequest(http.MethodPost, "/", iotest.OneByteReader(strings.NewReader("body")))
+			r.Header.Set("Connection", "keep-alive, upgrade")
 			r.Header.Set("Upgrade", "x")
 			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 			next := func(rw http.ResponseWriter, r *http.Request) error {

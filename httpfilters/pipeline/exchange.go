@@ -20,11 +20,12 @@ type Exchange struct {
 	// came is the request as it came, r what handlers in branches have made of it.
 	came *http.Request
 
-	// mu is held while a hook runs, but that for logs, and guards what hooks change and what body hooks look at: at, jumped,
-	// ran, passed, last, struck, states, response, err, cluster, endpoint, r, and of body what its own comment says.
+	// mu is held while a hook runs, but that for logs, and guards what hooks change and what body hooks look at: at, inBody,
+	// jumped, ran, passed, last, struck, states, response, err, cluster, endpoint, r, and of body what its own comment says.
 	mu sync.Mutex
-	// at is the entry whose hook runs.
-	at int
+	// at is the entry whose hook runs, inBody says that the hook is one for a body.
+	at     int
+	inBody bool
 	// decided are the entries of which it is known whether they take part, skipped those which don't, jumped those which
 	// a branch has passed over, ran those that had a part.
 	decided, skipped, jumped, ran bodypipe.Set
@@ -48,8 +49,8 @@ type Exchange struct {
 	counted bool
 	// cluster and endpoint are where the request goes, as far as it is known.
 	cluster, endpoint string
-	// over says that serve has returned, and so that nothing runs any more.
-	over bool
+	// over says that serve has returned, and so that nothing runs any more; failing that it has no answer, or an error.
+	over, failing bool
 }
 
 // Response is the header of a response.
@@ -84,6 +85,7 @@ func (x *Exchange) release() {
 	x.states, x.loops, x.results = states, loops, nil
 	x.body, x.bodies, x.response, x.err = nil, nil, Response{}, nil
 	x.cluster, x.endpoint, x.over = "", "", false
+	x.failing = false
 	exchanges.Put(x)
 }
 
@@ -149,7 +151,7 @@ func (x *Exchange) Set(key, value string) error {
 		return err
 	}
 	x.lookUp()
-	x.results.set(result{x.h, x.at, x.h.entries[x.at].name, key, value})
+	x.results.set(result{x.h, x.at, x.h.entries[x.at].name, key, value, x.inBody})
 	return nil
 }
 
@@ -168,6 +170,6 @@ func (x *Exchange) lookUp() {
 	}
 	x.results = resultsOf(x.r)
 	if x.h.branches > 0 {
-		x.results.forget(x.h, 0)
+		x.results.forget(x.h)
 	}
 }

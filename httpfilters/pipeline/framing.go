@@ -94,13 +94,29 @@ func forgetTrailers(h http.Header) {
 	}
 }
 
-// switches reports whether an answer with the status 101 is one to the request.
+// switches reports whether an answer with the status 101 is one to the request: both must name the protocol, and that this
+// is for the next hop (RFC 9110, section 7.8).
 func switches(request, response http.Header) bool {
+	if !lists(request["Connection"], "upgrade") || !lists(response["Connection"], "upgrade") {
+		return false
+	}
 	asked, got := request["Upgrade"], response["Upgrade"]
 	if len(asked) != 1 || len(got) != 1 || !strings.EqualFold(asked[0], got[0]) {
 		return false
 	}
 	return !strings.EqualFold(got[0], "websocket") || accepts(response)
+}
+
+// lists reports whether a header has an option in one of its lists.
+func lists(values []string, option string) bool {
+	for _, list := range values {
+		for name := range strings.SplitSeq(list, ",") {
+			if strings.EqualFold(strings.TrimSpace(name), option) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // accepts reports whether an answer takes up a WebSocket. Caddy's reverse proxy writes the names of these headers as

@@ -32,12 +32,12 @@ func (x *Exchange) call(i int, hook func(*Exchange) error) (err error) {
 // may be the goroutine that sends the request on, where nobody recovers from anything.
 func (x *Exchange) callBody(i int, c *Chunk, hook func(*Exchange, *Chunk) (Action, error)) (act Action, err error) {
 	e, before := &x.h.entries[i], x.at
-	x.at, x.last = i, i
+	x.at, x.last, x.inBody = i, i, true
 	defer func() {
 		if p := recover(); p != nil {
 			err = x.failed(p)
 		}
-		x.at = before
+		x.at, x.inBody = before, false
 		x.struck = err != nil && (!e.open || isRefusal(err))
 	}()
 	act, err = hook(x, c)

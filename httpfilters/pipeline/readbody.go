@@ -134,7 +134,9 @@ func (b *requestBody) fail(err error) error {
 	switch {
 	case b.closed:
 		return errBodyClosed
-	case b.shut:
+	case b.shut, errors.Is(err, http.ErrBodyReadAfterClose) && b.x.response.Status != 0:
+		// Go's server reads the rest of a short body before the client gets the header, and closes it. So it isn't the client
+		// who is wrong, and the answer goes on.
 		return http.ErrBodyReadAfterClose
 	case b.err == nil:
 		b.err = clientError(err, b.x.r)

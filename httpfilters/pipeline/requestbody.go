@@ -42,6 +42,8 @@ type requestBody struct {
 	src io.ReadCloser
 	// declared is the length that the client declared, -1 for none.
 	declared int64
+	// outer is the body of a pipeline in front, if that is what src is.
+	outer *requestBody
 	// gate keeps hooks from reading the body.
 	gate gate
 	// timeout is how long to wait for the client's next byte, latest how long at most: 0 and zero if that is for the
@@ -73,9 +75,10 @@ type requestBody struct {
 	// over says that the client's body was read to its end, closed that the request is over, shut that its handler has
 	// closed the body.
 	over, closed, shut bool
-	// until is the deadline for reading while somebody waits for the client, zero otherwise.
-	until time.Time
-	err   error
+	// until is the deadline for reading while somebody waits for the client, zero otherwise. within is that of a pipeline
+	// behind this one.
+	until, within time.Time
+	err           error
 }
 
 // openBody begins to look at the body, if a filter that takes part wants to, and reads what is held back.
@@ -118,7 +121,9 @@ func newRequestBody(x *Exchange) *requestBody {
 	if b.src == nil {
 		b.src = http.NoBody
 	}
-	b.gate.before = gateOf(b.src)
+	if b.outer = outerBody(b.src); b.outer != nil {
+		b.gate.before = &b.outer.gate
+	}
 	b.setTimeouts()
 	return b
 }
@@ -274,7 +279,24 @@ func (b *requestBody) putBuffer() {
 	b.buf, b.in = nil, nil
 }
 
-// ended reports whether the client's body was read to its end.
+// failedBy reports whether an error is that of this body. A nil body has none.
+func (b *requestBody) failedBy(err error) bool {
+	if b == nil {
+		return false
+	}
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	return b.err != nil && errors.Is(err, b.err)
+}
+
+// drained reports whether the client's body was read to its end, whatever has become of it.
+func (b *requestBody) drained() bool {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	return b.over
+}
+
+// ended reports whether the client's body has passed the filters to its end.
 func (b *requestBody) ended() bool {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
@@ -289,6 +311,7 @@ func (b *requestBody) end() {
 	b.free()
 	b.x.mu.Unlock()
 	b.tryPutBuffer()
+	b.strip(b.x)
 }
 
 // Interface guards

@@ -29,6 +29,8 @@ type result struct {
 	entry int
 
 	filter, key, value string
+	// ofBody says that a hook for a body has set it, which runs once for each piece of it.
+	ofBody bool
 }
 
 // results are those of one request, from all the handlers that it passed. They outlive the exchange, for what is logged.
@@ -104,11 +106,21 @@ func (s *results) last(is func(*result) bool) (string, bool) {
 	return "", false
 }
 
-// forget drops the results of the entries from one on: they run again.
-func (s *results) forget(h *Handler, from int) {
+// forget drops the results of a handler: the request passes it again.
+func (s *results) forget(h *Handler) {
+	s.drop(func(r result) bool { return r.h == h })
+}
+
+// forgetFrom drops the results of the entries from one on: they run again, but for their hooks for bodies, which see none
+// twice.
+func (s *results) forgetFrom(h *Handler, from int) {
+	s.drop(func(r result) bool { return r.h == h && r.entry >= from && !r.ofBody })
+}
+
+func (s *results) drop(is func(r result) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = slices.DeleteFunc(s.list, func(r result) bool { return r.h == h && r.entry >= from })
+	s.list = slices.DeleteFunc(s.list, is)
 }
 
 // checkResult says what is wrong with a result.

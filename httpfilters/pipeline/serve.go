@@ -22,7 +22,7 @@ var errClientGone = errors.New("the client has left")
 // serve passes the request by the filters.
 func (x *Exchange) serve() (err error) {
 	defer func() {
-		x.over = true
+		x.over, x.failing = true, err != nil || !x.out.sent()
 		if x.err == nil {
 			x.setErr(x.out.err) // of a handler that panicked because of it
 		}
@@ -40,6 +40,10 @@ func (x *Exchange) serve() (err error) {
 		x.out.watch()
 	}
 	if err := x.openBody(); err != nil {
+		if x.body == nil {
+			x.failing = true
+			defer x.unload(x.r) // no filter has seen the body, so nobody else does
+		}
 		x.tellTooLarge(err)
 		x.gather(err)
 		return x.answer(err)
@@ -199,10 +203,14 @@ func (x *Exchange) refuse(err error) error {
 	return caddyhttp.Error(status, err)
 }
 
-// countOnce counts why the request has failed. What follows from the first reason doesn't count.
+// countOnce counts why the request has failed. What follows from the first reason doesn't count, nor what a pipeline in
+// front counts.
 func (x *Exchange) countOnce(err error) {
-	if !x.counted {
-		x.counted = true
+	if x.counted {
+		return
+	}
+	x.counted = true
+	if x.body == nil || !x.body.outer.failedBy(err) {
 		count(reasonOf(err))
 	}
 }

@@ -97,13 +97,13 @@ func (g *gate) refusesClose() bool {
 	return false
 }
 
-// gateOf returns the gate of a body, nil if it has none.
-func gateOf(body io.ReadCloser) *gate {
+// outerBody returns the body of a pipeline that a body is, nil if it is another one.
+func outerBody(body io.ReadCloser) *requestBody {
 	switch b := body.(type) {
 	case *requestBody:
-		return &b.gate
+		return b
 	case *disownedBody:
-		return gateOf(b.ReadCloser)
+		return outerBody(b.ReadCloser)
 	}
 	return nil
 }
