@@ -34,6 +34,10 @@ func init() {
 // values, headers with reserved names, and paths that climb. It removes reserved headers from answers, and ends or counts
 // down TRACE and OPTIONS by `Max-Forwards`.
 //
+// Error routes have no part in that: they get a refused request without the reserved headers that the client has sent, but
+// requests that were refused in front of the handler, and answers of the error routes, are cleaned only if it stands there
+// too. There it removes what is reserved, and doesn't refuse a request again.
+//
 // Caddy's HTTP server does a large part before any handler is asked; the handler has the rest. It takes no notice of what
 // stands in bodies.
 type Handler struct {
@@ -100,22 +104,32 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return register(ctx.GetMetricsRegistry())
 }
 
-// ServeHTTP calls next with requests that are in order.
+// ServeHTTP calls next with requests that are in order. Where errors are handled it removes reserved headers, whoever has
+// set them, and refuses only what wasn't judged before: one that was refused is to get its answer.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if reason := h.judge(r); reason != inOrder {
+	failure, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
+	h.reserve(r) // error routes have the request of a refusal too
+	if failed {
+		h.strip(r)
+	}
+	if reason := h.judge(r); reason != inOrder && !isBroken(failure) {
+		h.strip(r)
 		return h.refuse(w, r, reason)
 	}
-	if h.MaxForwards == on && lastHop(r) {
+	if h.MaxForwards == on && !failed && lastHop(r) {
 		return answer(w, r)
 	}
 	if len(h.reserved) == 0 {
 		return next.ServeHTTP(w, r)
 	}
-	h.reserve(r)
 	out := &cleaner{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, reserved: h.reserved}
 	// Trailers are written when all handlers have returned.
 	defer out.clean()
-	return next.ServeHTTP(out, r)
+	err := next.ServeHTTP(out, r)
+	if err != nil { // what the client has sent behind its body isn't for those who handle the error
+		h.reserved.RemoveFrom(r.Trailer)
+	}
+	return err
 }
 
 // judge checks a request, and makes one of what a client has sent several times with the same value.

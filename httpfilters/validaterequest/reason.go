@@ -1,7 +1,5 @@
 package validaterequest
 
-import "errors"
-
 // reason is why a request was refused.
 type reason uint8
 
@@ -23,19 +21,19 @@ const (
 // reasons has the names, for metrics and logs, and the errors, for `handle_errors`. What a client has sent is in neither.
 var reasons = [reasonCount]struct {
 	name string
-	err  error
+	err  broken
 }{
-	inOrder:           {"in_order", nil},
-	hostMissing:       {"host_missing", errors.New("the request names no host")},
-	hostMalformed:     {"host_malformed", errors.New("the host is malformed")},
-	hostConflict:      {"host_conflict", errors.New("the request names different hosts")},
-	contentLength:     {"content_length", errors.New("the content length is malformed or ambiguous")},
-	contentType:       {"content_type", errors.New("the request has different content types")},
-	reservedHeader:    {"reserved_header", errors.New("the request has a header that is reserved")},
-	nulInPath:         {"nul_in_path", errors.New("the path has a NUL in it")},
-	dotSegment:        {"dot_segment", errors.New("the path has a segment of two dots")},
-	encodedDotSegment: {"encoded_dot_segment", errors.New("the path has an encoded segment of two dots")},
-	encodedSlash:      {"encoded_slash", errors.New("the path has an encoded slash or a backslash")},
+	inOrder:           {"in_order", ""},
+	hostMissing:       {"host_missing", broken("the request names no host")},
+	hostMalformed:     {"host_malformed", broken("the host is malformed")},
+	hostConflict:      {"host_conflict", broken("the request names different hosts")},
+	contentLength:     {"content_length", broken("the content length is malformed or ambiguous")},
+	contentType:       {"content_type", broken("the request has different content types")},
+	reservedHeader:    {"reserved_header", broken("the request has a header that is reserved")},
+	nulInPath:         {"nul_in_path", broken("the path has a NUL in it")},
+	dotSegment:        {"dot_segment", broken("the path has a segment of two dots")},
+	encodedDotSegment: {"encoded_dot_segment", broken("the path has an encoded segment of two dots")},
+	encodedSlash:      {"encoded_slash", broken("the path has an encoded slash or a backslash")},
 }
 
 // String returns the name of the reason.
@@ -43,3 +41,8 @@ func (r reason) String() string { return reasons[r].name }
 
 // err returns the error of the reason.
 func (r reason) err() error { return reasons[r].err }
+
+// broken is the error of a request that breaks a rule.
+type broken string
+
+func (b broken) Error() string { return string(b) }

@@ -1,6 +1,7 @@
 package validaterequest
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,9 @@ import (
 
 // reserve leaves the reserved names with the request, for what passes it on. Those of another such handler stay.
 func (h *Handler) reserve(r *http.Request) {
+	if len(h.reserved) == 0 {
+		return
+	}
 	names := &h.reserved
 	before, _ := caddyhttp.GetVar(r.Context(), reserved.Var).(*reserved.Names)
 	if before == names {
@@ -22,6 +26,18 @@ func (h *Handler) reserve(r *http.Request) {
 		names = &both
 	}
 	caddyhttp.SetVar(r.Context(), reserved.Var, names)
+}
+
+// strip removes reserved headers from a request, and reserved trailers, announced or there already.
+func (h *Handler) strip(r *http.Request) {
+	h.reserved.RemoveFrom(r.Header)
+	h.reserved.RemoveFrom(r.Trailer)
+}
+
+// isBroken says whether an error is that of a request which was refused for breaking a rule.
+func isBroken(err error) bool {
+	_, ok := errors.AsType[broken](err)
+	return ok
 }
 
 // inRequest says whether a request has a reserved header, or announces one for its end.

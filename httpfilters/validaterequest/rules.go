@@ -123,11 +123,12 @@ func (h *Handler) checkPath(u *url.URL) reason {
 	return inOrder
 }
 
-// climbs counts the segments of two dots in a path. Some systems take a backslash for a slash.
+// climbs counts the segments of two dots in a path. Some systems take a backslash for a slash, and some cut off what stands
+// behind a semicolon in each segment before they look.
 func climbs(path string) int {
 	n := 0
 	for segment := range strings.FieldsFuncSeq(path, isSlash) {
-		if segment == ".." {
+		if name, _, _ := strings.Cut(segment, ";"); name == ".." {
 			n++
 		}
 	}
