@@ -18,6 +18,8 @@ type Schedule struct {
 	underWay int
 	byKey    map[string]*Probe
 	waiting  probes
+	// resumed are the times at which a schedule before has left endpoints. It is dropped by the first Set.
+	resumed map[string]time.Time
 }
 
 // Probe is one endpoint in a Schedule.
@@ -40,6 +42,17 @@ func NewSchedule(interval time.Duration, parallel int) *Schedule {
 	return &Schedule{interval: interval, parallel: max(parallel, 1), byKey: make(map[string]*Probe)}
 }
 
+// Resume gives the times at which endpoints were to be checked by a schedule of the same interval, before the first Set.
+func (s *Schedule) Resume(due map[string]time.Time) { s.resumed = due }
+
+// Due returns when an endpoint is to be checked next, or was, if its check is under way; zero if there is no such endpoint.
+func (s *Schedule) Due(key string) time.Time {
+	if p := s.byKey[key]; p != nil {
+		return p.due
+	}
+	return time.Time{}
+}
+
 // Set replaces the endpoints. Those that stay keep their time, and a check that is under way. Without keys the schedule
 // has stopped: no result counts any longer.
 func (s *Schedule) Set(keys []string, now time.Time) {
@@ -49,7 +62,10 @@ func (s *Schedule) Set(keys []string, now time.Time) {
 	for i, key := range keys {
 		p := old[key]
 		if p == nil {
-			p = &Probe{key: key, due: now.Add(s.interval / time.Duration(len(keys)) * time.Duration(i))}
+			p = &Probe{key: key, due: s.first(i, len(keys), now)}
+			if due, known := s.resumed[key]; known {
+				p.due = due
+			}
 		}
 		delete(old, key)
 		p.order = i
@@ -62,7 +78,13 @@ func (s *Schedule) Set(keys []string, now time.Time) {
 	for _, p := range old {
 		p.gone = true
 	}
+	s.resumed = nil
 	heap.Init(&s.waiting)
+}
+
+// first returns when an endpoint is checked of which nothing is known.
+func (s *Schedule) first(place, total int, now time.Time) time.Time {
+	return now.Add(s.interval / time.Duration(total) * time.Duration(place))
 }
 
 // Next returns an endpoint whose check is to begin now. If there is none it returns nil, and when to ask again; the zero

@@ -30,8 +30,15 @@ type checked struct {
 }
 
 // check checks the endpoints until ctx ends, and waits for the checks that are under way then. Their results don't count.
+// It begins when those of the config before have ended.
 // A word in reseated says that there are other endpoints.
 func (c *Cluster) check(ctx context.Context, reseated <-chan struct{}) {
+	select {
+	case c.state.checking <- struct{}{}:
+		defer func() { <-c.state.checking }()
+	case <-ctx.Done():
+		return
+	}
 	k := &checks{
 		Cluster: c, schedule: health.NewSchedule(c.set.interval, health.DefaultParallelChecks),
 		done: make(chan checked, health.DefaultParallelChecks),
@@ -39,7 +46,8 @@ func (c *Cluster) check(ctx context.Context, reseated <-chan struct{}) {
 	defer k.underWay.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	k.schedule.Set(c.state.keys(), time.Now())
+	k.schedule.Resume(c.state.due(c.set.check))
+	k.reseat()
 	for {
 		timer.Stop()
 		if again := k.begin(ctx); !again.IsZero() {
@@ -49,7 +57,7 @@ func (c *Cluster) check(ctx context.Context, reseated <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-reseated:
-			k.schedule.Set(c.state.keys(), time.Now())
+			k.reseat()
 		case d := <-k.done:
 			k.count(&d)
 		case <-timer.C:
@@ -65,6 +73,8 @@ func (k *checks) begin(ctx context.Context) time.Time {
 			return again
 		}
 		e := k.state.known(probe.Key())
+		// If the check is cut short by a reload, it is made again, after those that wait for longer.
+		k.leave(e, time.Now())
 		k.underWay.Go(func() {
 			d := checked{probe, e, checkResult{at: time.Now()}}
 			d.result.err = k.ask(ctx, e)
@@ -103,6 +113,7 @@ func (k *checks) count(d *checked) {
 	if !k.schedule.Done(d.probe, time.Now()) || d.endpoint == nil {
 		return
 	}
+	k.leave(d.endpoint, k.schedule.Due(d.endpoint.text))
 	if healthchecks.NotMade(d.result.err) {
 		k.logger.Debug("health check could not be made", zap.String("endpoint", d.endpoint.text), zap.Error(d.result.err))
 		return
@@ -117,6 +128,51 @@ func (k *checks) count(d *checked) {
 	}
 	k.state.health.Check(d.endpoint.health.Load(), ok, time.Now())
 	k.state.stirred()
+}
+
+// reseat takes the endpoints that there are by now.
+func (k *checks) reseat() {
+	k.schedule.Set(k.state.keys(), time.Now())
+	for _, e := range k.state.roster.Load().endpoints {
+		if at := k.schedule.Due(e.text); !at.IsZero() {
+			k.leave(e, at)
+		}
+	}
+}
+
+// leave notes when an endpoint is to be checked next: reloads that come more often than checks must not begin anew each
+// time.
+func (k *checks) leave(e *Endpoint, at time.Time) {
+	if e != nil {
+		e.due.Store(&due{k.set.check, at})
+	}
+}
+
+// due is when an endpoint is to be checked.
+type due struct {
+	// check stands for the kind of check and its interval.
+	check uint64
+	at    time.Time
+}
+
+// due returns when endpoints are to be checked, as another config with the same check has left them.
+func (s *state) due(check uint64) map[string]time.Time {
+	all := make(map[string]time.Time)
+	for _, e := range s.roster.Load().endpoints {
+		if d := e.due.Load(); d != nil && d.check == check {
+			all[e.text] = d.at
+		}
+	}
+	return all
+}
+
+// forgetDue drops what is known of checks to come: a config without them rules.
+func (s *state) forgetDue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.endpoints {
+		e.due.Store(nil)
+	}
 }
 
 // keys returns the keys of the endpoints on the roster.

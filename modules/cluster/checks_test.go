@@ -89,7 +89,9 @@ func TestZ49_ChecksAreSpread(t *testing.T) {
 			t.Errorf("got %d checks at a time, want %d", many.max, health.DefaultParallelChecks)
 		}
 		start := time.Now()
-		c = started(t, checking(few, 10))
+		set = checking(few, 10)
+		set.check = 1 // another one, which begins anew
+		c = started(t, set)
 		time.Sleep(5*time.Second - 1) // virtual time
 		StopAll([]*Cluster{c})
 		if len(few.begun) != 10 || few.begun[0].Sub(start) != 0 || few.begun[5].Sub(start) != 2500*time.Millisecond {
@@ -200,7 +202,12 @@ func TestChecksInARow(t *testing.T) {
 			time.Sleep(time.Second) // virtual time: one check
 			after := started(t, set)
 			StopAll([]*Cluster{before})
-			synctest.Wait() // the first check of the new config is the second one
+			time.Sleep(set.interval - time.Second - 1) // virtual time
+			if got := reasons(after); got[0] != "healthy" {
+				t.Errorf("got %v before its time", got)
+			}
+			time.Sleep(1) // virtual time: the first check of the new config is the second one
+			synctest.Wait()
 			if got := reasons(after); got[0] != "unhealthy_active" {
 				t.Errorf("got %v", got)
 			}

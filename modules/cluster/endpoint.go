@@ -37,7 +37,9 @@ type Endpoint struct {
 	// lastCheck is the last check that was made, lastFailure the last failure of an attempt.
 	lastCheck   atomic.Pointer[checkResult]
 	lastFailure atomic.Pointer[failure]
-	holders     holders
+	// due is when the next check is to be made; nil if none is to be.
+	due     atomic.Pointer[due]
+	holders holders
 }
 
 // checkResult is what a check has found.

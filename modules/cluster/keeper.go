@@ -26,6 +26,9 @@ func (c *Cluster) keep(ctx context.Context) {
 	defer c.state.news.end()
 	c.announce()
 	c.watchAll(time.Now())
+	if c.set.checker == nil {
+		c.state.forgetDue()
+	}
 	var events []health.Event
 	for {
 		select {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -140,6 +141,7 @@ func (c *Config) setHealth(ctx caddy.Context, s *settings) error {
 	if h.CheckRaw == nil {
 		return errors.New("health.check: is required")
 	}
+	s.check = checkOf(h.CheckRaw, s.interval)
 	loaded, err := ctx.LoadModule(h, "CheckRaw")
 	if err != nil {
 		return fmt.Errorf("health.check: %w", err)
@@ -149,6 +151,14 @@ func (c *Config) setHealth(ctx caddy.Context, s *settings) error {
 		return fmt.Errorf("health.check: module %T is not a check", loaded)
 	}
 	return nil
+}
+
+// checkOf returns a number that stands for a check and its interval.
+func checkOf(raw []byte, interval time.Duration) uint64 {
+	h := fnv.New64a()
+	h.Write(raw)
+	fmt.Fprint(h, interval)
+	return h.Sum64()
 }
 
 // setTransport prepares what a connection to an endpoint begins with.

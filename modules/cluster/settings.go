@@ -24,6 +24,8 @@ type settings struct {
 	// checker is nil without active checks.
 	checker           healthchecks.Checker
 	interval, timeout time.Duration
+	// check is the same for the same kind of check with the same interval.
+	check uint64
 	// closeAfter is how long connections go on at an unhealthy endpoint; 0 or less: as long as they like.
 	closeAfter time.Duration
 

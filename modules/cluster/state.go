@@ -31,6 +31,8 @@ type state struct {
 	random func() uint64
 	// wake has room for one word to the keeper.
 	wake chan struct{}
+	// checking has room for one word, of the cluster whose checks go on: those of another one wait until they have ended.
+	checking chan struct{}
 	// begun is closed, and hasBegun set, once a config with the cluster has started.
 	begun    chan struct{}
 	hasBegun atomic.Bool
@@ -103,7 +105,8 @@ func releaseState(name string) error {
 func newState(name string) *state {
 	s := &state{
 		name: name, health: health.NewCluster(new(health.Config), time.Now()), random: rand.Uint64,
-		wake: make(chan struct{}, 1), begun: make(chan struct{}), endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
+		wake: make(chan struct{}, 1), checking: make(chan struct{}, 1), begun: make(chan struct{}),
+		endpoints: make(map[string]*Endpoint), found: make(map[string][]discovery.Endpoint),
 		overrides: make(map[string]*override), closing: make(map[*Endpoint]*ending),
 	}
 	empty, _ := balance.New(balance.Config{}, nil, nil) // nothing to be wrong with
