@@ -17,6 +17,9 @@ const (
 	// decides. Whoever raises it looks at the counter again afterwards and takes it back when there is room, so that
 	// it can't outlast what was released meanwhile.
 	Full
+	// Reserve is where an available endpoint belongs that doesn't serve, since those of a lower tier do. Query.Spill lets a
+	// request in that has nothing left to try among those.
+	Reserve
 
 	// Health are the reasons that fail open ignores. A drain and a limit hold even then.
 	Health = Down | Ejected

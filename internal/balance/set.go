@@ -38,6 +38,9 @@ type Query struct {
 	Tried []*Live
 	// Ignore are bars that don't count: Health to fail open.
 	Ignore Bars
+	// Spill says that endpoints in Reserve are better than any of Tried, once all others were tried. One that is Full and
+	// wasn't tried isn't passed over for them: a limit is no reason to use a reserve.
+	Spill bool
 }
 
 // allows says whether an endpoint can be chosen.
@@ -184,14 +187,37 @@ func (s *Set) Len() int { return s.size }
 // is barred. The pick counts as load of the endpoint at once, before anything is dialled, so that picks at the same
 // time don't all go for the same one; the caller ends it with Release on the endpoint's Live. Pick allocates nothing.
 //
-// An endpoint that can be chosen and wasn't tried is preferred in any tier to one that was.
+// An endpoint that can be chosen and wasn't tried is preferred in any tier to one that was, and, with Spill, so is one in
+// Reserve.
 func (s *Set) Pick(q Query) (place int, ok bool) {
 	place, ok = s.pick(&q)
 	if ok || len(q.Tried) == 0 {
 		return place, ok
 	}
+	if q.Spill && !s.waits(&q) {
+		ignore := q.Ignore
+		q.Ignore |= Reserve
+		if place, ok = s.pick(&q); ok {
+			return place, true
+		}
+		q.Ignore = ignore
+	}
 	q.Tried = nil
 	return s.pick(&q)
+}
+
+// waits says whether an endpoint wasn't tried only because it is full.
+func (s *Set) waits(q *Query) bool {
+	full := *q
+	full.Ignore |= Full
+	for _, t := range s.tiers {
+		for i := range t.members {
+			if full.allows(t.members[i].live) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // pick takes the first tier that has an endpoint to choose.

@@ -89,24 +89,25 @@ func (c *Cluster) offer(v *View, cfg *Config) {
 		if e.reason.Available() {
 			v.available++
 		}
-		switch v.stance {
-		case Normal:
-			if e.rank == rank && e.reason.Available() {
-				v.offered.set(i)
-			} else if e.rank <= rank && cfg.trials() && e.tries(c.now) {
-				v.try(i)
-			}
-		case FailOpen:
-			if e.rank == rank && !e.override.Mode.closed() {
-				v.offered.set(i)
-			}
-		case Refusing:
-			if cfg.trials() && e.tries(c.now) {
-				v.try(i)
-			}
+		switch tries := cfg.trials() && e.tries(c.now); {
+		case v.stance == Normal && e.rank == rank && e.reason.Available(),
+			v.stance == FailOpen && e.rank == rank && !e.override.Mode.closed():
+			v.offered.set(i)
+		case v.stance == Normal && e.rank <= rank && tries, v.stance == Refusing && tries:
+			v.try(i)
+		case v.stance != Refusing && e.rank > rank && e.reason.Available():
+			v.reserve(i)
 		}
 	}
-	v.offers = v.offered.count()
+	v.offers, v.spare = v.offered.count(), v.spares.count()
+}
+
+// reserve keeps an endpoint for requests that have failed at each of the offered ones.
+func (v *View) reserve(i int) {
+	if v.spares == nil {
+		v.spares = newBitmap(len(v.endpoints))
+	}
+	v.spares.set(i)
 }
 
 // try offers an endpoint for a trial.

@@ -103,11 +103,12 @@ func (r *Request) exclude(e *Endpoint) {
 	}
 }
 
-// another says whether an endpoint is offered at which the request hasn't failed, but for the one that fails now.
+// another says whether an endpoint is offered, or in reserve, at which the request hasn't failed, but for the one that fails
+// now.
 func (r *Request) another(failing *Endpoint, now time.Time) bool {
 	v := r.c.View(now)
 	for i, e := range v.endpoints {
-		if e != failing && v.Offers(i) && !slices.Contains(r.Tried(), e) {
+		if e != failing && (v.Offers(i) || v.Spares(i)) && !slices.Contains(r.Tried(), e) {
 			return true
 		}
 	}
@@ -144,7 +145,7 @@ func (r *Request) Try(a *Attempt, v *View, i int, now time.Time) Refusal {
 		r.c.stats.attemptsRefused.Add(1)
 		return why
 	}
-	if v.stance == FailOpen {
+	if v.stance == FailOpen && !v.Spares(i) {
 		r.c.stats.failOpenPicks.Add(1)
 	}
 	r.c.stats.attempts.Add(1)

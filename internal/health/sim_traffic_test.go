@@ -274,11 +274,11 @@ func (s *sim) wantFail(req *simRequest, f *Failure, random uint64) Decision {
 	return d
 }
 
-// another says whether an endpoint is offered at which a request hasn't failed, nor is about to.
+// another says whether an endpoint is offered, or in reserve, at which a request hasn't failed, nor is about to.
 func (s *sim) another(req *simRequest) bool {
 	v := s.c.View(s.now)
 	for i := range v.Len() {
-		if key := v.Endpoint(i).Key(); v.Offers(i) && key != req.attempt.e.key && !slices.Contains(req.failed, key) {
+		if key := v.Endpoint(i).Key(); (v.Offers(i) || v.Spares(i)) && key != req.attempt.e.key && !slices.Contains(req.failed, key) {
 			return true
 		}
 	}

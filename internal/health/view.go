@@ -55,9 +55,12 @@ type View struct {
 	offered   bitmap
 	// trials are those of the offered that are offered for one attempt only; nil if there are none.
 	trials bitmap
+	// spares are available, but of a tier after the one that serves; nil if there are none.
+	spares bitmap
 	// effective has the weights of all endpoints.
 	effective          []uint32
 	available, offers  int
+	spare              int
 	stance             Stance
 	version, listStamp uint64
 	// until is when the view is to be made anew; zero if time alone doesn't change it.
@@ -78,6 +81,13 @@ func (v *View) Offers(i int) bool { return v.offered.has(i) }
 
 // Offered returns how many endpoints are offered.
 func (v *View) Offered() int { return v.offers }
+
+// Spares says whether an endpoint is in reserve: it is available, and of a tier after the one that serves. It is for requests
+// that have failed at each of those that are offered.
+func (v *View) Spares(i int) bool { return v.spares != nil && v.spares.has(i) }
+
+// Spare returns how many endpoints are in reserve.
+func (v *View) Spare() int { return v.spare }
 
 // Bits returns the offered endpoints: endpoint i is bit i%64 of word i/64. The caller doesn't change it.
 func (v *View) Bits() []uint64 { return v.offered }

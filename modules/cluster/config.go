@@ -86,7 +86,8 @@ type EndpointConfig struct {
 	// Its share of the load, beside those of the others. Range: 1 to 65535. Default: 1. No placeholders.
 	Weight *int `json:"weight,omitempty"`
 
-	// Whether it serves only when none of the others is available.
+	// Whether it serves only when none of the others is available, or when a request has failed at all of them. Default:
+	// `false`.
 	Backup bool `json:"backup,omitempty"`
 
 	// How much may go on at a time at this endpoint. Default: no limits but the cluster's.

@@ -38,12 +38,15 @@ type Request struct {
 	// room, as long as it fits.
 	tried []*balancers.Live
 	room  [1 + health.MaxRetries]*balancers.Live
+	// failed says that an attempt has failed, and not only found its endpoint full: it may go to an endpoint in reserve once
+	// it has tried all others.
+	failed bool
 }
 
 // Admit begins a request, unless there are too many. Then the error is a *Refused. Finish ends it.
 func (c *Cluster) Admit(r *Request) error {
 	c.state.await()
-	r.cluster, r.tried = c, r.room[:0]
+	r.cluster, r.tried, r.failed = c, r.room[:0], false
 	var now time.Time
 	if c.set.policy.Timeouts.Request > 0 {
 		now = time.Now() // which costs as much as the rest, and is needed for nothing else
@@ -71,9 +74,11 @@ func (r *Request) Deadline(now time.Time, repeatable bool) (time.Time, health.Ex
 // Tried says whether an attempt at an endpoint has failed.
 func (r *Request) Tried(e *Endpoint) bool { return slices.Contains(r.tried, &e.live) }
 
-// Left returns how many of the endpoints that are offered have not been tried, at least about: the next pick knows.
+// Left returns how many of the endpoints that are offered, or in reserve, have not been tried, at least about: the next pick
+// knows.
 func (r *Request) Left() int {
-	return max(r.cluster.state.health.View(time.Now()).Offered()-len(r.tried), 0)
+	view := r.cluster.state.health.View(time.Now())
+	return max(view.Offered()+view.Spare()-len(r.tried), 0)
 }
 
 // exclude notes that an attempt at an endpoint has failed.
@@ -83,11 +88,12 @@ func (r *Request) exclude(e *Endpoint) {
 	}
 }
 
-// Pick leases an endpoint for the next attempt: one at which none has failed, if there is one. The error is a *Refused;
+// Pick leases an endpoint for the next attempt: one at which none has failed, if there is one. When attempts have failed at
+// all that are offered, it is one in reserve: a backup, or one of a priority that isn't served. The error is a *Refused;
 // then there is no lease. key is what to choose by, for a balancer that has one. No lease of the request is open.
 func (r *Request) Pick(l *Lease, key Key) error {
 	c := r.cluster
-	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried}
+	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried, Spill: r.failed}
 	if c.key.Source != balancers.NoKey && !key.set {
 		c.state.keyless.Add(1)
 	}
@@ -116,7 +122,7 @@ func (r *Request) Pick(l *Lease, key Key) error {
 			return c.refuse(why)
 		}
 		if why == health.EndpointRetries {
-			query.Tried = append(query.Tried, &e.live)
+			query.Tried, query.Spill = append(query.Tried, &e.live), query.Spill && !view.Offers(place)
 		}
 	}
 }
@@ -140,7 +146,7 @@ func (r *Request) Repick(l *Lease) error {
 // try makes a lease of a pick, or gives the pick back.
 func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now time.Time) health.Refusal {
 	why := health.Closed
-	if view.Offers(place) {
+	if view.Offers(place) || r.failed && view.Spares(place) {
 		why = r.request.Try(&l.attempt, view, place, now)
 	}
 	if why == health.Granted {
@@ -262,6 +268,7 @@ func (l *Lease) Fail(f Failure) Decision {
 		return d
 	}
 	l.settled(d.Outcome)
+	l.request.failed = l.request.failed || d.Outcome.Kind != health.Aborted
 	if d.Action != health.Replay {
 		l.request.exclude(l.endpoint)
 	}
@@ -274,6 +281,7 @@ func (l *Lease) Reject(f Failure) Decision {
 	d := l.attempt.Reject(f, l.request.cluster.state.random(), time.Now())
 	if d.Action == health.Again {
 		l.settled(d.Outcome)
+		l.request.failed = true
 		l.request.exclude(l.endpoint)
 	}
 	return d

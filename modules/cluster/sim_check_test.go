@@ -127,9 +127,7 @@ func (s *sim) checkView() {
 		if view.Endpoint(i).Key() != e.text || e.health.Load() != view.Endpoint(i) || s.s.endpoints[e.text] != e {
 			s.t.Errorf("%s: got another one's health", e.text)
 		}
-		if down := e.live.Bars()&balance.Down != 0; down == view.Offers(i) {
-			s.t.Errorf("%s: got down %v, offered %v", e.text, down, view.Offers(i))
-		}
+		s.checkBars(e, view, i)
 		if share, want := e.live.Share(), int(view.Effective(i)/roster.weights[i]); share != max(want, 1) {
 			s.t.Errorf("%s: got share %d, want %d", e.text, share, want)
 		}

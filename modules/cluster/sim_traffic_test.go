@@ -32,6 +32,9 @@ func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
 		}
 	}
 	if len(choices) == 0 {
+		choices = s.reserve(r)
+	}
+	if len(choices) == 0 {
 		return tried, len(tried) > 0
 	}
 	return choices, false

@@ -148,13 +148,23 @@ func (s *state) apply(now time.Time) {
 	}
 	for i, e := range r.endpoints {
 		e.live.SetShare(int(v.Effective(i) / max(r.weights[i], 1)))
-		if v.Offers(i) {
-			e.live.Unbar(balance.Down)
-		} else {
-			e.live.Bar(balance.Down)
-		}
+		e.bar(v.Offers(i), v.Spares(i))
 	}
 	r.applied.Store(v.Version())
+}
+
+// bar lets everybody pick the endpoint, if it is offered, or only requests that have failed elsewhere, if it is in reserve.
+func (e *Endpoint) bar(offered, spare bool) {
+	switch {
+	case offered:
+		e.live.Unbar(balance.Down | balance.Reserve)
+	case spare:
+		e.live.Bar(balance.Reserve)
+		e.live.Unbar(balance.Down)
+	default:
+		e.live.Bar(balance.Down)
+		e.live.Unbar(balance.Reserve)
+	}
 }
 
 // stirred wakes the keeper if there is something to tell.

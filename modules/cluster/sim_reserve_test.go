@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/caddy-sluice/sluice/internal/balance"
+	"github.com/caddy-sluice/sluice/internal/health"
+)
+
+// reserve returns the endpoints in reserve that a pick may choose: if an attempt has failed, and all that are offered were
+// tried, those that have room and weren't.
+func (s *sim) reserve(r *simRequest) (choices []*Endpoint) {
+	if !r.Request.failed {
+		return nil
+	}
+	roster, view := s.s.look(time.Now())
+	known := s.s.health.Statuses(time.Now())
+	for i, e := range roster.endpoints {
+		tried := slices.Contains(r.failed, e)
+		switch {
+		case view.Offers(i) && !tried:
+			return nil
+		case view.Spares(i) && !tried && hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) && e.live.Bars()&balance.Full == 0:
+			choices = append(choices, e)
+		}
+	}
+	if len(choices) > 0 {
+		s.seen["reserve"]++
+		lowest := slices.MinFunc(choices, func(a, b *Endpoint) int { return int(a.tier) - int(b.tier) }).tier
+		choices = slices.DeleteFunc(choices, func(e *Endpoint) bool { return e.tier > lowest })
+	}
+	return choices
+}
+
+// checkBars: the picker takes an endpoint that is offered, one in reserve if it has to, and no other.
+func (s *sim) checkBars(e *Endpoint, view *health.View, i int) {
+	want := balance.Down
+	switch {
+	case view.Offers(i) && view.Spares(i):
+		s.t.Errorf("%s: offered and in reserve", e.text)
+	case view.Offers(i):
+		want = 0
+	case view.Spares(i):
+		want = balance.Reserve
+	}
+	if got := e.live.Bars() & (balance.Down | balance.Reserve); got != want {
+		s.t.Errorf("%s: got bars %b, want %b", e.text, got, want)
+	}
+	if known := s.statusOf(e).Reason; view.Spares(i) && !known.Available() {
+		s.t.Errorf("%s: in reserve, and %v", e.text, known)
+	}
+}
