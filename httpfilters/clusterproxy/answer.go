@@ -59,10 +59,11 @@ func (s *state) accept(t *try, res *http.Response) *http.Response {
 		s.switchOver(res)
 		return res
 	}
-	if s.lease.Trial() && !s.link.cluster.Fails(res.StatusCode) {
+	long := res.Body != http.NoBody && (res.ContentLength < 0 || res.ContentLength >= longAnswer)
+	if (s.lease.Trial() || long && s.lease.Awaited()) && !s.link.cluster.Fails(res.StatusCode) {
 		s.lease.Proven()
 	}
-	if res.Body != http.NoBody && (res.ContentLength < 0 || res.ContentLength >= longAnswer) {
+	if long {
 		a.held = res.Uncompressed && res.ProtoMajor == 1
 		s.lease.OnStop(a.stop)
 	}

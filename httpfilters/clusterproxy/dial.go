@@ -56,7 +56,10 @@ type dialing struct {
 }
 
 // plain makes a connection.
-func (d *dialing) plain(ctx context.Context, _, _ string) (net.Conn, error) {
+func (d *dialing) plain(ctx context.Context, _, address string) (net.Conn, error) {
+	if isNoHost(address) {
+		return nil, errSentOnce
+	}
 	c, err := d.dial(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -65,7 +68,10 @@ func (d *dialing) plain(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // tls makes a connection with TLS.
-func (d *dialing) tls(ctx context.Context, _, _ string) (net.Conn, error) {
+func (d *dialing) tls(ctx context.Context, _, address string) (net.Conn, error) {
+	if isNoHost(address) {
+		return nil, errSentOnce
+	}
 	var secured *tls.Conn
 	_, err := d.dial(ctx, func(c *conn, t *try) (err error) {
 		secured, err = d.link.handshake(ctx, t, c)

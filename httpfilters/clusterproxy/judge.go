@@ -25,8 +25,8 @@ type verdict struct {
 	err    error
 	// decided says that the endpoint has answered with that status, and that it is tried again.
 	decided bool
-	// unseen says that the endpoint has certainly not got the request.
-	unseen bool
+	// unseen says that the endpoint has certainly not got the request, again that the transport would have sent it again.
+	unseen, again bool
 	// elsewhere says that a limit of the endpoint stood in the way, so that another one may do.
 	elsewhere bool
 	// limited says that a limit stood in the way, or that this machine is short of something.
@@ -73,6 +73,10 @@ func (t *try) judge(err error) verdict {
 		return v
 	case errors.As(err, &connect):
 		return t.unconnected(connect)
+	case t.refused || errors.Is(err, errSentOnce):
+		v := t.failed(health.Reset, errSentOnce)
+		v.unseen, v.again = t.unseen(err), true
+		return v
 	case isTimeout(err):
 		return t.failed(health.Timeout, err)
 	case t.began() && !isBroken(err):
@@ -139,7 +143,9 @@ func (s *state) fail(t *try, v verdict) health.Action {
 func (s *state) heed(kind health.Kind, d cluster.Decision, limited bool) health.Action {
 	s.failed, s.failure = true, kind
 	s.exhausted = s.exhausted || d.Why == health.OverBudget
-	s.again, s.delay, s.limited = d.Action == health.Again, d.Delay, limited
+	s.moved = d.Action == health.Move
+	s.again, s.delay, s.limited = s.moved || d.Action == health.Again, d.Delay, limited
+	s.replayed = s.replayed || s.moved
 	return d.Action
 }
 
@@ -149,8 +155,8 @@ func (s *state) failureOf(t *try, v verdict) cluster.Failure {
 		Outcome:    cluster.Outcome{Kind: v.kind, Status: v.status},
 		Repeatable: s.repeatable() && !t.passed.Load(),
 		Eligible:   s.eligible,
-		Safe:       s.safe,
-		Reused:     t.reused,
+		Safe:       s.safe || v.again,
+		Reused:     t.reused || v.again,
 		Unseen:     v.unseen,
 		Begun:      t.began(),
 		Passed:     t.passed.Load(),

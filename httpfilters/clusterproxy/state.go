@@ -46,9 +46,10 @@ type state struct {
 	eligible, safe, ready bool
 	// expects says that the client wants to hear that it may send the body.
 	expects bool
-	// picked says that the lease is for the next attempt, again that there is to be one after delay.
-	picked, again bool
-	delay         time.Duration
+	// picked says that the lease is for the next attempt, again that there is to be one after delay, and moved that it is
+	// the replay of the last one, on a new connection to another endpoint.
+	picked, again, moved bool
+	delay                time.Duration
 	// limited says that a limit stood in the way, onward that the next attempt is for an endpoint that wasn't tried.
 	limited, onward bool
 

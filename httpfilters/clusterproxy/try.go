@@ -42,16 +42,17 @@ type try struct {
 	// conn is what the request goes over, until it is done with it. It is safe.
 	conn atomic.Pointer[conn]
 	// sent says that there was one, reused that it came out of a pool, and begin is where it stood, if that matters.
-	sent, reused bool
-	begin        mark
+	// refused says that the transport was kept from sending the request again.
+	sent, reused, refused bool
+	begin                 mark
 	// spare is the connection that was made for this request, or noSpare once it has another. It is safe.
 	spare atomic.Pointer[conn]
 
 	// old is what the trace told before.
 	old hooks
-	// target is where the first thing that is sent goes, once it is used: a later one must not change it.
-	target   url.URL
-	targeted bool
+	// target is where what is sent goes; first is that of what is sent first: a later one must not change it.
+	target *url.URL
+	first  url.URL
 }
 
 // hooks are the hooks of a trace that an attempt has taken over.
@@ -127,7 +128,8 @@ func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
 		s.settle(cluster.Outcome{Kind: health.Aborted})
 		return nil, err
 	}
-	for fresh := isForeign(r); ; fresh = true {
+	fresh := isForeign(r) || s.moved
+	for s.moved = false; ; fresh = true {
 		t.arm()
 		res, err := s.link.transport(fresh).RoundTrip(t.request(r))
 		v, ok := t.examine(r, res, err)
@@ -135,10 +137,7 @@ func (s *state) roundTrip(r *http.Request) (*http.Response, error) {
 			return s.accept(t, res), nil
 		}
 		t.end()
-		if v.decided || s.fail(t, v) != health.Replay {
-			return nil, v.error()
-		}
-		if err := s.replay(t); err != nil {
+		if v.decided || s.fail(t, v) != health.Replay || !s.replay(t, v) {
 			return nil, v.error()
 		}
 	}
@@ -164,18 +163,6 @@ func (s *state) prepare(r *http.Request) {
 	s.eligible, s.safe = s.link.cluster.Retries(r.Method), isSafe(r.Method)
 	s.expects = len(r.Header["Expect"]) > 0
 	s.keep(r)
-}
-
-// replay leases the endpoint once more.
-func (s *state) replay(t *try) error {
-	if err := s.request.Repick(&s.lease); err != nil {
-		return err
-	}
-	s.leased()
-	s.replayed = true
-	t.phase.Store(waiting)
-	t.sent, t.reused = false, false
-	return nil
 }
 
 // arm starts the timer of the attempt, if it has one: there is none for what isn't tried again.
@@ -228,11 +215,11 @@ func (t *try) request(r *http.Request) *http.Request {
 		ctx = t.limited
 	}
 	out := r.WithContext(ctx)
-	target := &t.target
-	if t.targeted {
+	target := &t.first
+	if t.target != nil {
 		target = new(url.URL)
 	}
-	t.targeted = true
+	t.target = target
 	*target = *r.URL
 	target.Scheme = ""
 	out.URL, out.GetBody = target, nil
@@ -243,6 +230,9 @@ func (t *try) request(r *http.Request) *http.Request {
 	}
 	if s.link.proxied {
 		target.Host = proxiedHost(t.vars, target.Host)
+	}
+	if out.Host == "" {
+		out.Host = target.Host // which gotConn may change
 	}
 	return out
 }
@@ -258,11 +248,9 @@ func proxiedHost(vars map[string]any, host string) string {
 
 // gotConn notes what the request goes over.
 func (t *try) gotConn(info httptrace.GotConnInfo) {
-	if t.sent {
-		t.state.replayed = true // by the transport, which does it where the request does no harm, or wasn't sent
-	}
+	t.onlyOnce()
 	t.release()
-	t.sent, t.reused = true, info.Reused
+	t.sent, t.reused = true, t.reused || info.Reused
 	c := counted(info.Conn)
 	if c != nil {
 		c.use()
@@ -289,12 +277,6 @@ func (t *try) leaveSpare(taken *conn) {
 	if c := t.spare.Swap(noSpare); c != nil && c != noSpare && c != taken {
 		c.leave(0)
 	}
-}
-
-// unseen says whether the endpoint has certainly got nothing of the request, which has failed with an error.
-func (t *try) unseen(err error) bool {
-	c := t.conn.Load()
-	return c != nil && t.reused && c.unseen(t.begin, err)
 }
 
 // gotFirstResponseByte notes that the answer has begun.

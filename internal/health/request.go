@@ -239,11 +239,8 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 	}
 	d := a.decide(&f, was, random, now)
 	switch d.Action {
-	case Replay:
-		// It is the same retry, if it was one: the charge stays.
-		a.r.replayed = true
-		a.settle(d.Outcome, was, now)
-		a.r.c.stats.replays.Add(1)
+	case Replay, Move:
+		a.replayed(&d, was, now)
 	case Again:
 		a.retried(d.Outcome, was, now)
 	case Stop:
@@ -275,21 +272,27 @@ func (a *Attempt) Reject(f Failure, random uint64, now time.Time) Decision {
 
 // decide returns what to do about a failure. With Again the request is charged for the next attempt.
 func (a *Attempt) decide(f *Failure, was uint32, random uint64, now time.Time) Decision {
-	r, cfg := a.r, a.r.c.cfg.Load()
-	d := Decision{Outcome: f.Outcome}
-	switch d.Action, d.Why = cfg.Retry.decide(f, r.retries, r.replayed); d.Action {
-	case Replay:
-		d.Outcome = Outcome{Kind: Stale}
-		return d
-	case Stop:
-		return d
+	r, charged := a.r, a.asRetry(was) > 0
+	switch action, why := r.c.cfg.Load().Retry.decide(f, r.retries, r.replayed); {
+	case action == Stop:
+		return Decision{Why: why, Outcome: f.Outcome}
+	case action == Again:
+		return r.retry(a.e, f, charged, random, now)
+	case !a.stays(now):
+		return r.instead(a.e, f, charged, random, now)
 	}
-	if f.Elsewhere && !r.another(a.e, now) {
+	return Decision{Action: Replay, Outcome: Outcome{Kind: Stale}}
+}
+
+// retry charges the request for another attempt after a failure at an endpoint, unless something stands in the way.
+func (r *Request) retry(e *Endpoint, f *Failure, charged bool, random uint64, now time.Time) Decision {
+	cfg := r.c.cfg.Load()
+	if f.Elsewhere && !r.another(e, now) {
 		return Decision{Why: NoOther, Outcome: f.Outcome}
 	}
-	d.Delay = cfg.Retry.Backoff.Delay(r.retries+1, random)
+	d := Decision{Action: Again, Outcome: f.Outcome, Delay: cfg.Retry.Backoff.Delay(r.retries+1, random)}
 	if d.Why = OutOfTime; cfg.Timeouts.Leaves(r.start, now.Add(d.Delay)) {
-		d.Why = r.recharge(cfg, a.asRetry(was) > 0)
+		d.Why = r.recharge(cfg, charged)
 	}
 	if d.Why != NoReason {
 		return Decision{Why: d.Why, Outcome: f.Outcome}

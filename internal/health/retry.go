@@ -78,6 +78,8 @@ const (
 	Stop Action = iota
 	// Replay means to send the request to the same endpoint again at once, on a new connection.
 	Replay
+	// Move means the same at another endpoint, since that one is no longer offered, or has no room. It is no retry.
+	Move
 	// Again means to wait for Decision.Delay, and then to try an endpoint that wasn't tried.
 	Again
 )

@@ -24,6 +24,7 @@ type simSeen struct {
 	refusals                                                   [refusalCount]int
 	whys                                                       [whyCount]int
 	retries, replays, ejections, capped, trials, grown, events int
+	moves, missed, repeats, crowded                            int
 }
 
 // TestSimulation drives clusters with made-up events in made-up time, and compares all that they show with the model
@@ -48,7 +49,8 @@ func TestSimulation(t *testing.T) {
 	checkSeen(t, "reason", seen.reasons[:])
 	checkSeen(t, "refusal", seen.refusals[:NoEndpoint]) // that one is the shell's
 	checkSeen(t, "reason to stop", seen.whys[:])
-	checkSeen(t, "thing", []int{seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events})
+	checkSeen(t, "thing", []int{seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events,
+		seen.moves, seen.missed, seen.repeats, seen.crowded})
 }
 
 func checkSeen(t *testing.T, what string, counts []int) {
@@ -73,8 +75,9 @@ type simRequest struct {
 	attempt  *simAttempt
 	// over means that no attempt is to follow.
 	over bool
-	// again is the endpoint of a replay.
-	again *Endpoint
+	// again is the attempt that is replayed, and failure what it failed with.
+	again   *simAttempt
+	failure Failure
 }
 
 type simAttempt struct {

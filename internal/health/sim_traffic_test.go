@@ -41,6 +41,10 @@ func (s *sim) progress() {
 		s.connected(req.attempt)
 	case oneIn(s.r, 8):
 		s.proven(req.attempt)
+	case oneIn(s.r, 20):
+		s.repeat(req)
+	case oneIn(s.r, 20):
+		s.crowded(req)
 	case oneIn(s.r, 2):
 		s.done(req, makeOutcome(s.r, s.luck))
 	default:
@@ -58,7 +62,12 @@ func (s *sim) try(req *simRequest) {
 			choice = append(choice, i)
 		}
 	}
-	if i := slices.Index(v.endpoints, req.again); i >= 0 {
+	if req.again != nil {
+		i := v.Index(req.again.a.Endpoint())
+		if i < 0 || !v.Offers(i) && !v.Spares(i) {
+			s.missed(req)
+			return
+		}
 		choice = []int{i}
 	}
 	if len(choice) == 0 {
@@ -77,6 +86,9 @@ func (s *sim) tryAt(req *simRequest, v *View, i int) {
 	a := &simAttempt{of: req, e: s.m.all[v.Endpoint(i).Key()], retry: req.charged}
 	trial := v.trials != nil && v.trials.has(i)
 	if s.refused("try at "+a.e.key, req.r.Try(&a.a, v, i, s.now), s.wantTry(a, trial)) {
+		if req.again != nil {
+			s.missed(req)
+		}
 		return
 	}
 	s.attempts++
@@ -175,132 +187,6 @@ func (s *sim) done(req *simRequest, o Outcome) {
 	if !a.a.Done(o, s.now) || a.a.Done(Outcome{Kind: Connect}, s.now) {
 		s.t.Errorf("got a first time false or a second time true")
 	}
-}
-
-// fail settles an attempt that may be tried again.
-func (s *sim) fail(req *simRequest) {
-	a := req.attempt
-	f := Failure{
-		Outcome: makeOutcome(s.r, 0), Repeatable: !oneIn(s.r, 6), Eligible: !oneIn(s.r, 6), Reused: oneIn(s.r, 3),
-		Begun: oneIn(s.r, 8), Passed: oneIn(s.r, 12), Safe: oneIn(s.r, 4), Unseen: oneIn(s.r, 4), Elsewhere: oneIn(s.r, 3),
-	}
-	random := s.r.Uint64()
-	want := s.wantFail(req, &f, random)
-	if f.Kind == Answer && oneIn(s.r, 2) {
-		s.reject(req, f, random, want)
-		return
-	}
-	s.settled(req, want.Outcome, want.Action == Replay)
-	if want.Action == Replay {
-		req.replayed, req.again = true, a.a.Endpoint()
-	} else if !slices.Contains(req.failed, a.e.key) {
-		req.failed = append(req.failed, a.e.key)
-	}
-	if want.Action == Again {
-		want = s.wantAgain(req, want)
-	}
-	got := a.a.Fail(f, random, s.now)
-	s.note("fail at %s: %+v: %+v", a.e.key, f, got)
-	if got != want {
-		s.t.Errorf("got %+v, want %+v", got, want)
-	}
-	s.seen.whys[got.Why]++
-	req.over = got.Action == Stop
-	if again := a.a.Fail(f, random, s.now); again.Why != Settled {
-		s.t.Errorf("the second time: got %+v", again)
-	}
-	s.seen.whys[Settled]++
-	if tried := len(req.r.Tried()); tried != len(req.failed) {
-		s.t.Errorf("got %d endpoints tried, want %d", tried, len(req.failed))
-	}
-}
-
-// reject settles an attempt whose answer is tried again. If it stands, the attempt goes on as if nothing had been asked.
-func (s *sim) reject(req *simRequest, f Failure, random uint64, want Decision) {
-	a, charged := req.attempt, req.charged
-	if want.Action == Again {
-		// What the attempt has of the budget doesn't stand in the way of the next.
-		s.m.retries -= int64(one(a.retry))
-		want = s.wantAgain(req, want)
-		s.m.retries += int64(one(a.retry && want.Action == Stop))
-	}
-	if want.Action == Again {
-		s.settled(req, want.Outcome, true)
-		if !slices.Contains(req.failed, a.e.key) {
-			req.failed = append(req.failed, a.e.key)
-		}
-	} else if req.charged != charged {
-		s.t.Errorf("the model has charged what stands")
-	}
-	got := a.a.Reject(f, random, s.now)
-	s.note("reject at %s: %+v: %+v", a.e.key, f, got)
-	if got != want {
-		s.t.Errorf("got %+v, want %+v", got, want)
-	}
-	s.seen.whys[got.Why]++
-	if got.Action != Again {
-		return
-	}
-	if again := a.a.Reject(f, random, s.now); again.Why != Settled || a.a.Done(f.Outcome, s.now) {
-		s.t.Errorf("the second time: got %+v", again)
-	}
-}
-
-// wantFail returns what must be said to a failure, apart from time and budget.
-func (s *sim) wantFail(req *simRequest, f *Failure, random uint64) Decision {
-	p := &s.m.cfg.Retry
-	covered := p.On.Has(f.Kind)
-	if f.Kind == Answer {
-		covered = p.Statuses.Has(f.Status)
-	}
-	d := Decision{Outcome: f.Outcome}
-	switch {
-	case f.Passed || f.Begun && f.Kind != Answer:
-		d.Why = AnswerBegun
-	case !f.Repeatable:
-		d.Why = NotRepeatable
-	case f.Reused && f.Kind == Reset && !req.replayed && (f.Safe || f.Unseen || f.Eligible):
-		return Decision{Action: Replay, Outcome: Outcome{Kind: Stale}}
-	case !f.Eligible || !covered:
-		d.Why = NotCovered
-	case req.retries >= p.Max:
-		d.Why = Exhausted
-	case f.Elsewhere && !s.another(req):
-		d.Why = NoOther
-	default:
-		d.Action = Again
-		d.Delay = p.Backoff.Delay(req.retries+1, random)
-	}
-	return d
-}
-
-// another says whether an endpoint is offered, or in reserve, at which a request hasn't failed, nor is about to.
-func (s *sim) another(req *simRequest) bool {
-	v := s.c.View(s.now)
-	for i := range v.Len() {
-		if key := v.Endpoint(i).Key(); (v.Offers(i) || v.Spares(i)) && key != req.attempt.e.key && !slices.Contains(req.failed, key) {
-			return true
-		}
-	}
-	return false
-}
-
-// wantAgain looks at time and budget. The failed attempt was settled.
-func (s *sim) wantAgain(req *simRequest, d Decision) Decision {
-	cfg := s.m.cfg
-	bound := max(int64(cfg.Retry.Budget.Min), s.m.requests*int64(cfg.Retry.Budget.Percent)/100)
-	switch {
-	case cfg.Timeouts.Request > 0 && s.now.Add(d.Delay).Sub(req.start) >= cfg.Timeouts.Request:
-		return Decision{Why: OutOfTime, Outcome: d.Outcome}
-	case cfg.Limits.Retries > 0 && s.m.retries >= cfg.Limits.Retries:
-		return Decision{Why: OverLimit, Outcome: d.Outcome}
-	case s.m.retries >= bound:
-		return Decision{Why: OverBudget, Outcome: d.Outcome}
-	}
-	s.m.retries++
-	req.charged = true
-	req.retries++
-	return d
 }
 
 // finish ends a request, in the middle of an attempt too.

@@ -109,8 +109,10 @@ func (c *Cluster) RetriesStatus(status int) bool { return c.set.policy.Retry.Sta
 // TimesTries says whether an attempt has a time of its own.
 func (c *Cluster) TimesTries() bool { return c.set.policy.Timeouts.PerTry > 0 }
 
-// Fails says whether an answer with a status is a failure of its endpoint to the passive checks.
-func (c *Cluster) Fails(status int) bool { return c.set.policy.Passive.Statuses.Has(status) }
+// Fails says whether an answer with a status is a failure of its endpoint, to one of the detectors at least.
+func (c *Cluster) Fails(status int) bool {
+	return c.set.policy.Passive.Statuses.Has(status) || c.set.policy.Outlier.Statuses.Has(status)
+}
 
 // CheckTLS says whether settings of TLS that aren't the cluster's suit the configured endpoints.
 func (c *Cluster) CheckTLS(t *upstreamtls.Client) error { return checkNames(c.set.static, t) }

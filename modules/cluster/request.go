@@ -127,22 +127,6 @@ func (r *Request) Pick(l *Lease, key Key) error {
 	}
 }
 
-// Repick leases the endpoint of a lease that was settled with the decision to replay. The error is a *Refused.
-func (r *Request) Repick(l *Lease) error {
-	now := time.Now()
-	e := l.endpoint
-	roster, view := r.cluster.state.look(now)
-	place := slices.Index(roster.endpoints, e)
-	if place < 0 {
-		return r.cluster.refuse(health.Closed)
-	}
-	e.live.Take()
-	if why := r.try(l, e, view, place, now); why != health.Granted {
-		return r.cluster.refuse(why)
-	}
-	return nil
-}
-
 // try makes a lease of a pick, or gives the pick back.
 func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now time.Time) health.Refusal {
 	why := health.Closed
@@ -270,7 +254,7 @@ func (l *Lease) Fail(f Failure) Decision {
 	l.settled(d.Outcome)
 	l.request.failed = l.request.failed || d.Outcome.Kind != health.Aborted
 	if d.Action != health.Replay {
-		l.request.exclude(l.endpoint)
+		l.request.exclude(l.endpoint) // with Replay, Repick does if it has to
 	}
 	return d
 }
@@ -285,15 +269,6 @@ func (l *Lease) Reject(f Failure) Decision {
 		l.request.exclude(l.endpoint)
 	}
 	return d
-}
-
-// Crowded settles the lease of an attempt that Count has refused a connection because of the endpoint. That says nothing
-// about its health. The request counts it as tried, and nobody picks it until a connection of it or an attempt at it has
-// ended.
-func (l *Lease) Crowded() {
-	e := l.endpoint
-	l.Fail(Failure{Outcome: Outcome{Kind: health.Aborted}})
-	e.barWhile(e.health.Load().Crowded)
 }
 
 // settled gives back what the lease holds, and counts its outcome.

@@ -48,7 +48,7 @@ func TestSimulation(t *testing.T) {
 	}
 	t.Logf("seen: %v", seen)
 	for _, what := range []string{
-		"admit", "pick", "retry", "replay", "repick", "stop", "proven", "trial", "ejection", "stance normal", "stance fail_open",
+		"admit", "pick", "retry", "replay", "repick", "stop", "move", "missed", "crowded", "proven", "trial", "ejection", "stance normal", "stance fail_open",
 		"stance refusing", "stance empty", "refused requests", "refused no_endpoint", "refused endpoint_requests", "full", "reload",
 		"reserve", "refused config", "failed start", "found", "lookup failed", "drain", "told to stop", "check", "check not made", "slow start",
 		"tried again where there was no other", "dial", "dial refused",
@@ -92,8 +92,9 @@ type sim struct {
 type simRequest struct {
 	Request
 	lease *simLease
-	// again is the lease to replay.
-	again *simLease
+	// again is the lease to replay, and failure what its attempt has failed with.
+	again   *simLease
+	failure Failure
 	// failed are the endpoints at which attempts have failed.
 	failed  []*Endpoint
 	charged bool

@@ -15,6 +15,9 @@ func hasRoom(h *health.Endpoint, s *health.Status, limits health.Limits, charged
 	return !h.Full() && (!charged || limits.Retries == 0 || s.Retries < limits.Retries)
 }
 
+// isCrowded says whether an endpoint is passed over because there was no room for a connection.
+func isCrowded(e *Endpoint) bool { return e.live.Bars()&balance.Full != 0 && e.health.Load().Crowded() }
+
 // choices returns which endpoints a pick may choose: those that are offered and have room, without those that were tried,
 // unless there are no others.
 func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
@@ -22,7 +25,7 @@ func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
 	known := s.s.health.Statuses(time.Now())
 	var tried []*Endpoint
 	for i, e := range roster.endpoints {
-		if !view.Offers(i) || !hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) {
+		if !view.Offers(i) || !hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) || isCrowded(e) {
 			continue
 		}
 		if slices.Contains(r.failed, e) {
@@ -94,8 +97,8 @@ func (s *sim) repick(r *simRequest) {
 	l := r.again
 	r.again = nil
 	e := l.Endpoint()
-	if err := r.Repick(&l.Lease); err != nil {
-		s.note("repick refused", "%s %v", e.text, err)
+	if d := r.Repick(&l.Lease, r.failure); d.Action != health.Replay {
+		s.missed(r, e, d)
 		return
 	}
 	s.note("repick", "%s", e.text)
@@ -131,6 +134,10 @@ func (s *sim) began(r *simRequest, l *simLease) {
 func (s *sim) end(r *simRequest) {
 	if s.oneIn(6) {
 		s.prove(r, s.oneIn(2))
+		return
+	}
+	if s.oneIn(12) {
+		s.crowd(r)
 		return
 	}
 	o := s.outcome()
@@ -200,36 +207,6 @@ func (s *sim) settles(r *simRequest, o Outcome, f func()) {
 
 func isGood(o Outcome) bool {
 	return o.Kind == health.Success || o.Kind == health.Answer && o.Status < 500
-}
-
-func (s *sim) fail(r *simRequest, o Outcome) {
-	l, d := r.lease, Decision{}
-	f := Failure{Outcome: o, Repeatable: !s.oneIn(5), Eligible: !s.oneIn(5), Reused: s.oneIn(3), Begun: s.oneIn(8), Passed: s.oneIn(8), Unseen: s.oneIn(3), Elsewhere: s.oneIn(3)}
-	policy := &s.c.set.policy
-	s.settles(r, o, func() { d = l.Fail(f) })
-	r.charged = r.charged && (!l.charged || d.Action == health.Replay)
-	switch d.Action {
-	case health.Replay:
-		s.note("replay", "%s", l.Endpoint().text)
-		r.again = l
-	case health.Again:
-		r.charged = true
-		s.note("retry", "%s %v", l.Endpoint().text, d.Delay)
-		stats := s.s.health.Stats()
-		if stats.RetriesActive > policy.Retry.Budget.Bound(stats.RequestsActive) ||
-			policy.Limits.Retries > 0 && stats.RetriesActive > policy.Limits.Retries {
-			s.t.Errorf("got %d retries beside %d requests, with %+v", stats.RetriesActive, stats.RequestsActive, policy.Retry.Budget)
-		}
-		if r.Retries() > policy.Retry.Max || f.Passed || !f.Repeatable || !f.Eligible {
-			s.t.Errorf("got retry %d of %d after %+v", r.Retries(), policy.Retry.Max, f)
-		}
-	default:
-		s.note("stop", "%s %v", l.Endpoint().text, d.Why)
-		r.over = true
-	}
-	if d.Action != health.Replay && !slices.Contains(r.failed, l.Endpoint()) {
-		r.failed = append(r.failed, l.Endpoint())
-	}
 }
 
 // connection begins a connection, or goes on with one.
