@@ -40,6 +40,7 @@ func TestExamples(t *testing.T) {
 		"clusters": {
 			{"8080", "", "http://127.0.0.1/", "hello from (one|two)"},
 			{"8081", "", "http://127.0.0.1/", "hello from (one|two)"},
+			{"8082", "", "http://127.0.0.1/", "hello from back.test"},
 		},
 		"body-filters": {
 			{"8080", large, "http://127.0.0.1/v1/chat", "large model"},
