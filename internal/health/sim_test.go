@@ -49,8 +49,10 @@ func TestSimulation(t *testing.T) {
 	checkSeen(t, "reason", seen.reasons[:])
 	checkSeen(t, "refusal", seen.refusals[:NoEndpoint]) // that one is the shell's
 	checkSeen(t, "reason to stop", seen.whys[:])
-	checkSeen(t, "thing", []int{seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events,
-		seen.moves, seen.missed, seen.repeats, seen.crowded})
+	checkSeen(t, "thing", []int{
+		seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events,
+		seen.moves, seen.missed, seen.repeats, seen.crowded,
+	})
 }
 
 func checkSeen(t *testing.T, what string, counts []int) {
