@@ -213,7 +213,7 @@ func TestChains(t *testing.T) {
 func TestChainsRefused(t *testing.T) {
 	const plain = `{"filter":{"filter":"test_filter"}}`
 	for _, tc := range []struct{ name, chain, filters, want string }{
-		{"unknown field", `[{"name":"a"},{"nonesuch":1}]`, `[` + plain + `,{"chain":"c"}]`, `filters[1]: filter_chains.c[1]: json: unknown field "nonesuch"`},
+		{"unknown field", `[` + plain + `,{"nonesuch":1}]`, `[` + plain + `,{"chain":"c"}]`, `filter_chains.c[1]: json: unknown field "nonesuch"`},
 		{"filter", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `[{"chain":"c"}]`, "filters[0]: filter_chains.c[1]: filter.filter: there is no filter"},
 		{"after a chain", `[` + plain + `,` + plain + `]`, `[{"chain":"c"},{"filter":{"filter":"nonesuch"}}]`, "filters[1]: filter.filter: there is no filter"},
 		{"name in both", `[` + plain + `,{"name":"a","filter":{"filter":"test_filter"}}]`, `[{"chain":"c"},{"name":"a","filter":{"filter":"test_filter"}}]`, `filters[1]: name: "a" is the name of filters[0]: filter_chains.c[1] too`},

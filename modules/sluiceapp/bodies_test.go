@@ -21,6 +21,14 @@ func TestChains(t *testing.T) {
 		{`{"a.b":[` + plain + `]}`, `filter_chains: name "a.b" must have`},
 		{`{"` + strings.Repeat("n", 65) + `":[` + plain + `]}`, "must have 1 to 64 letters"},
 		{`{"a":[` + plain + `,{"chain":"a"}]}`, "filter_chains.a[1]: chain: a chain can't have a chain in it"},
+		{`{"a":[` + plain + `,{"filtr":{"filter":"json_field"}}]}`, `filter_chains.a[1]: json: unknown field "filtr"`},
+		{`{"a":[{"name":"n"}]}`, "filter_chains.a[0]: filter: missing"},
+		{`{"a":[{"filter":null}]}`, "filter_chains.a[0]: filter"},
+		{`{"a":[{"filter":{}}]}`, "filter_chains.a[0]: filter.filter: missing"},
+		{`{"a":[{"filter":"json_field"}]}`, "filter_chains.a[0]: filter: json: cannot unmarshal string"},
+		{`{"a":[{"filter":{"filter":"nonesuch"},"conditions":[{"wen":[]}]}]}`, `filter_chains.a[0]: json: unknown field "wen"`},
+		{`{"a":[{"filter":{"filter":"x"},"name":"n","conditions":[{"when":[{"path":["/"]}]},{"unless":[{"path":["/"]}]}],` +
+			`"on_response":[{"status_code":[2]}],"failure_mode":"open","branches":[{"name":"b"}]}]}`, ""},
 		{`{"a":[7]}`, "filter_chains.a[0]: json: cannot unmarshal number"},
 	} {
 		_, err := modules.Load(t, "sluice", `{"filter_chains":`+tc.chains+`}`)

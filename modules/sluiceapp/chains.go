@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // maxChainName is the longest name of a chain, as that of a filter.
@@ -31,15 +33,48 @@ func checkChain(entries []json.RawMessage) error {
 		return errors.New(": there is no filter in it")
 	}
 	for i, raw := range entries {
-		var entry struct {
-			Chain string `json:"chain"`
-		}
-		if err := json.Unmarshal(raw, &entry); err != nil {
+		var e chainEntry
+		if err := caddy.StrictUnmarshalJSON(raw, &e); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}
-		if entry.Chain != "" {
-			return fmt.Errorf("[%d]: chain: a chain can't have a chain in it", i)
+		if err := e.check(); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
 		}
+	}
+	return nil
+}
+
+// chainEntry has the fields of a filter in a chain, as handlers know them. What stands in most of them is for the handler
+// that uses the chain to judge, with the filter that it is about.
+type chainEntry struct {
+	Filter      json.RawMessage `json:"filter"`
+	Chain       string          `json:"chain"`
+	Name        string          `json:"name"`
+	FailureMode string          `json:"failure_mode"`
+	Conditions  []struct {
+		When   json.RawMessage `json:"when"`
+		Unless json.RawMessage `json:"unless"`
+	} `json:"conditions"`
+	OnResponse []json.RawMessage `json:"on_response"`
+	Branches   []json.RawMessage `json:"branches"`
+}
+
+// check says what is wrong with an entry, whoever uses it.
+func (e *chainEntry) check() error {
+	switch {
+	case e.Chain != "":
+		return errors.New("chain: a chain can't have a chain in it")
+	case e.Filter == nil:
+		return errors.New("filter: missing")
+	}
+	var filter struct {
+		Name string `json:"filter"`
+	}
+	if err := json.Unmarshal(e.Filter, &filter); err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	if filter.Name == "" {
+		return errors.New("filter.filter: missing; it is the name of the filter")
 	}
 	return nil
 }
