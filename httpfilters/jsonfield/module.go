@@ -192,6 +192,19 @@ func (f *Filter) RequestBody(x *pipeline.Exchange, c *pipeline.Chunk) (pipeline.
 	return act, err
 }
 
+// RequestBodyHead implements pipeline.BodyHeadFilter: what is refused whatever its bytes are needn't be sent.
+func (f *Filter) RequestBodyHead(x *pipeline.Exchange) error {
+	switch r := x.Request(); {
+	case f.Strict == off:
+		return nil
+	case encoded(r):
+		return f.encoded(x)
+	case foreign(r):
+		return f.foreign(x)
+	}
+	return nil
+}
+
 // look looks at a piece of the body. Anything but Continue is its last word.
 func (f *Filter) look(x *pipeline.Exchange, s *scan, c *pipeline.Chunk) (pipeline.Action, error) {
 	const settled = pipeline.Release | pipeline.Done
@@ -243,5 +256,6 @@ var (
 	_ caddy.Provisioner          = (*Filter)(nil)
 	_ pipeline.RequestBodyFilter = (*Filter)(nil)
 	_ pipeline.TooLargeFilter    = (*Filter)(nil)
+	_ pipeline.BodyHeadFilter    = (*Filter)(nil)
 	_ pipeline.HeaderOwner       = (*Filter)(nil)
 )

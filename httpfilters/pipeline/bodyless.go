@@ -16,13 +16,14 @@ func (b *requestBody) strip(x *Exchange) {
 	b.outer.strip(x)
 }
 
-// unload makes a request one without a body. If there is an answer, the header stays for what is logged, and the trailers
-// for who still reads the body.
+// unload makes a request one without a body. If there is an answer, its header and its length stay for what is logged and
+// measured, and the trailers for who still reads the body.
 func (x *Exchange) unload(r *http.Request) {
-	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, 0, nil
+	r.Body = http.NoBody
 	if !x.failing {
 		return
 	}
+	r.ContentLength, r.TransferEncoding = 0, nil
 	if r.Trailer != nil {
 		r.Trailer = nil
 	}

@@ -113,13 +113,13 @@ func TestErrorLeavesNoBodyBehind(t *testing.T) {
 	checkBodyless(t, r)
 }
 
-// A request that has an answer has no body any more, but what is logged still finds its header.
+// A request that has an answer has no body any more, but what is logged and measured still finds its header and its length.
 func TestAnswerLeavesTheHeader(t *testing.T) {
 	r := posted(t, strings.NewReader("hello"), 5)
 	if err := newHandler(t, entry{name: "f", requestBody: onRequestBody{streamed, idle}}).ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(answer)); err != nil {
 		t.Fatal(err)
 	}
-	if r.Body != http.NoBody || r.ContentLength != 0 || r.Header.Get("Content-Length") != "5" {
+	if r.Body != http.NoBody || r.ContentLength != 5 || r.Header.Get("Content-Length") != "5" {
 		t.Errorf("got %v, length %d, header %v", r.Body, r.ContentLength, r.Header)
 	}
 }

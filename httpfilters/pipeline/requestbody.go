@@ -108,6 +108,9 @@ func (x *Exchange) openBody() error {
 	if err := b.admit(); err != nil {
 		return err
 	}
+	if err := x.askHeads(); err != nil {
+		return err
+	}
 	if err := b.hold(); err != nil {
 		return err
 	}
