@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -80,9 +81,7 @@ func TestReplayedOnce(t *testing.T) {
 			s := newSite(t, web([]string{b.address}, object{"passive": object{"fall": 5}}), nil)
 			b.fill(t, s, idle)
 			r := s.request(t, tc.method, "/poison", "")
-			for name, values := range tc.header {
-				r.Header[name] = values
-			}
+			maps.Copy(r.Header, tc.header)
 			s.send(t, r).want(t, http.StatusBadGateway)
 			if got := b.poison.Load(); got != 2 {
 				t.Errorf("the endpoint got it %d times, want 2", got)

@@ -16,8 +16,8 @@ func TestChainFields(t *testing.T) {
 		`{"filter":{"filter":"x"},%q:null}`:                  reflect.TypeFor[pipeline.Entry](),
 		`{"filter":{"filter":"x"},"conditions":[{%q:null}]}`: reflect.TypeFor[pipeline.Condition](),
 	} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" || name == "filter" {
 				continue
 			}

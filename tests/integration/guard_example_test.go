@@ -72,7 +72,7 @@ func TestExampleGuard(t *testing.T) {
 		}
 	}
 	res, body := asked(t, addr, "TRACE / HTTP/1.1", "Max-Forwards: 0")
-	if res.StatusCode != 200 || !strings.HasPrefix(body, "TRACE / HTTP/1.1\r\nHost: 127.0.0.1\r\n") {
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "TRACE / HTTP/1.1\r\nHost: 127.0.0.1\r\n") {
 		t.Errorf("TRACE: got %d %q, want the request", res.StatusCode, body)
 	}
 	after := p.metrics()
@@ -116,7 +116,7 @@ func TestExampleBodyHeaders(t *testing.T) {
 	addr := "127.0.0.1:" + ports["8080"]
 	for _, header := range []string{"X-Kept: 1", "X-Model: large", "x-model: large"} {
 		for _, path := range []string{"/", "/v1/chat"} {
-			if res, body := asked(t, addr, "GET "+path+" HTTP/1.1", header); res.StatusCode != 200 || body != "small model" {
+			if res, body := asked(t, addr, "GET "+path+" HTTP/1.1", header); res.StatusCode != http.StatusOK || body != "small model" {
 				t.Errorf("%s, %s: got %d %q, want small model", path, header, res.StatusCode, body)
 			}
 		}
@@ -132,7 +132,7 @@ func TestH33_Asterisk(t *testing.T) {
 	l := newLab(t)
 	p := l.startSites("http://all.test:PORT, http://127.0.0.1:PORT {\nvalidate_request\ncluster_proxy one\n}\n")
 	for _, header := range []string{"X-Kept: 1", "X-Sluice-A: 1", "Max-Forwards: 0"} {
-		if res, body := asked(t, p.addr, "OPTIONS * HTTP/1.1", header); res.StatusCode != 200 || body != "" {
+		if res, body := asked(t, p.addr, "OPTIONS * HTTP/1.1", header); res.StatusCode != http.StatusOK || body != "" {
 			t.Errorf("%s: got %d %q, want 200 without a body", header, res.StatusCode, body)
 		}
 	}
