@@ -228,11 +228,11 @@ func (t *try) request(r *http.Request) *http.Request {
 	if target.Scheme == "https" && !s.ownHost && t.endpoint.Path() == "" {
 		out.Host = t.info.Address
 	}
+	if out.Host == "" {
+		out.Host = target.Host // which doesn't stay
+	}
 	if s.link.proxied {
 		target.Host = proxiedHost(t.vars, target.Host)
-	}
-	if out.Host == "" {
-		out.Host = target.Host // which gotConn may change
 	}
 	return out
 }
