@@ -14,9 +14,6 @@ import (
 // TestHTTP3 asks by HTTP/3, with a body and without one.
 func TestHTTP3(t *testing.T) {
 	l := newLab(t)
-	// At DEBUG, Caddy copies its TLS app for an event per handshake, and its start writes to it. The start is over when Load returns,
-	// but datagrams are no order of events to the race detector.
-	l.level = "INFO"
 	certFile, keyFile := l.keyPair("h3.test")
 	p := l.startSites("https://h3.test:PORT {\ntls " + certFile + " " + keyFile + "\nvalidate_request\ncluster_proxy one\n}\n")
 	client := &http3.Transport{TLSClientConfig: &tls.Config{ServerName: "h3.test", RootCAs: l.authority().pool}}
