@@ -77,6 +77,8 @@ func (t *try) judge(err error) verdict {
 		v := t.failed(health.Reset, errSentOnce)
 		v.unseen, v.again = t.unseen(err), true
 		return v
+	case turnedDown(err):
+		return t.unwanted()
 	case isTimeout(err):
 		return t.failed(health.Timeout, err)
 	case t.began() && !isBroken(err):
@@ -84,6 +86,17 @@ func (t *try) judge(err error) verdict {
 	}
 	v := t.failed(health.Reset, err)
 	v.unseen = t.unseen(err)
+	return v
+}
+
+// unwanted says what it means that the endpoint hasn't worked on a request with a body. If what was read of it is lost,
+// nothing can be done, but the endpoint isn't to blame.
+func (t *try) unwanted() verdict {
+	v := t.failed(health.Reset, errTurnedDown)
+	v.again = true
+	if !t.state.repeatable() {
+		v.kind = health.Aborted
+	}
 	return v
 }
 

@@ -20,24 +20,36 @@ const (
 	noPath = "sent once"
 )
 
-// errSentOnce is the error of an attempt that the transport would have made again.
-var errSentOnce = errors.New("the connection broke before the answer")
+var (
+	// errSentOnce is the error of an attempt that the transport would have made again.
+	errSentOnce = errors.New("the connection broke before the answer")
+	// errTurnedDown is that of one that it couldn't.
+	errTurnedDown = errors.New("the endpoint has refused the request, which has a body")
+)
 
 // isNoHost says whether a connection is asked for because the transport wants to send a request again.
 func isNoHost(address string) bool { return strings.HasPrefix(address, noHost) }
 
-// onlyOnce keeps the transport from sending again what it is about to send. It comes here twice in one case: an endpoint
-// has refused a stream of HTTP/2, or ended the connection, and said that it hasn't worked on the request (RFC 9113 section
-// 8.7). Often there were more than it serves at a time, and the connection is fine. That is the free replay, so the second
-// time it is kept from it as well.
+// onlyOnce keeps the transport from sending again what it is about to send. It comes here twice in one case: HTTP/2 has
+// refused the request, see turnedDown. Its first retry is at once; before another one it would wait for a second.
 func (t *try) onlyOnce() {
-	if t.sent && t.state.request.Repeat() {
-		t.state.replayed = true
-	} else if t.sent {
+	if t.sent {
 		t.refused = true
 		t.target.Opaque = noPath
 	}
 	t.target.Host = noHost
+}
+
+// turnedDown says whether the transport would have made an attempt again, if only it had the body twice: an endpoint has
+// refused a stream of HTTP/2, or ended the connection, and said that it hasn't worked on the request (RFC 9113 section 8.7).
+// Often there were more than it serves at a time, and the connection is fine.
+//
+// Only the text of the error tells. With a GetBody the transport would come back to onlyOnce. But over HTTP/1 it would do so
+// too, with a POST as well if it has an Idempotency-Key, and hide how the connection has ended. And Go's own HTTP/2 sends
+// again what has failed with PROTOCOL_ERROR, which the endpoint may have worked on.
+func turnedDown(err error) bool {
+	why, ok := strings.CutPrefix(err.Error(), "http2: Transport: cannot retry err [")
+	return ok && (strings.Contains(why, "; REFUSED_STREAM; received from peer]") || strings.Contains(why, "graceful shutdown GOAWAY]"))
 }
 
 // replay leases the endpoint of a stale connection once more. If that is out by now, or has no room, the cluster has decided
