@@ -9,17 +9,18 @@ import (
 // setTimeouts says how long to wait for the client.
 func (b *requestBody) setTimeouts() {
 	server, ok := b.x.r.Context().Value(http.ServerContextKey).(*http.Server)
-	switch {
-	case !ok || server.ReadTimeout <= 0:
-	case server.ReadTimeout <= b.timeout:
+	if !ok || server.ReadTimeout <= 0 {
+		return
+	}
+	b.latest = time.Now().Add(server.ReadTimeout)
+	if server.ReadTimeout <= b.timeout {
 		b.timeout = 0 // the server's deadline comes first
-	default:
-		b.latest = time.Now().Add(server.ReadTimeout)
 	}
 }
 
-// arm sets the time until which the client must have sent something; 0 is to leave it as it was.
-func (b *requestBody) arm(timeout time.Duration) error {
+// arm sets the time until which the client must have sent something, or that it may take as long as it likes, if nobody
+// waits for it.
+func (b *requestBody) arm(waits bool) error {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
 	if b.closed {
@@ -27,42 +28,70 @@ func (b *requestBody) arm(timeout time.Duration) error {
 	}
 	b.over = b.eof
 	if !b.answered {
-		b.setDeadline(timeout)
+		b.setDeadline(waits)
 	}
 	return nil
 }
 
-// setDeadline sets the deadline for reading. Who calls it holds x.mu.
-func (b *requestBody) setDeadline(timeout time.Duration) {
-	if b.timeout == 0 {
+// setDeadline sets the deadline for reading, or takes it away. Where a pipeline in front reads from the client, it is that
+// one which does so, for each piece: it may take many for one that comes here. Who calls it holds x.mu.
+func (b *requestBody) setDeadline(waits bool) {
+	limit := shorter(b.timeout, b.within)
+	if !waits {
+		limit = 0
+	}
+	if limit == 0 && b.until.IsZero() {
 		return
 	}
 	b.until = time.Time{}
-	at := b.latest
-	if timeout != 0 {
-		at = earlier(earlier(time.Now().Add(timeout), b.latest), b.within)
-		b.until = at
+	if limit != 0 {
+		b.until = earlier(time.Now().Add(limit), b.latest)
 	}
-	b.outer.limit(at)
+	if b.outer != nil {
+		b.outer.limit(limit)
+		return
+	}
+	b.setReadDeadline(earlier(b.until, b.latest))
+}
+
+// setReadDeadline sets the deadline of the connection, or of the stream; zero is none. Who calls it holds x.mu.
+func (b *requestBody) setReadDeadline(at time.Time) {
 	// Where there are no deadlines there is nobody to wait for: tests, and requests made up inside Caddy.
 	_ = http.NewResponseController(b.x.w).SetReadDeadline(at)
 }
 
-// limit has a pipeline in front, whose body a pipeline behind it reads, wait no longer than until a time; zero is for as
-// long as it likes. A nil body is none. Who calls it holds the mutex of the pipeline behind it.
-func (b *requestBody) limit(at time.Time) {
-	if b == nil {
-		return
-	}
+// limit has a pipeline in front, whose body a pipeline behind it reads, wait no longer than that for the client's next byte;
+// 0 is as long as it likes. Who calls it holds the mutex of the pipeline behind it.
+func (b *requestBody) limit(timeout time.Duration) {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
-	b.within = at
-	b.outer.limit(at)
+	b.within = timeout
+	if !b.closed && b.err == nil && time.Now().Before(b.until) {
+		b.setDeadline(true) // somebody waits on
+	}
+}
+
+// deadline returns until when the client must have sent something; zero if nobody waits for it. Who calls it holds x.mu.
+func (b *requestBody) deadline() time.Time {
+	if b.outer == nil || b.until.IsZero() {
+		return b.until
+	}
+	b.outer.x.mu.Lock()
+	defer b.outer.x.mu.Unlock()
+	return b.outer.deadline()
 }
 
 // earlier returns the earlier of two times, of which zero is none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// shorter returns the shorter of two timeouts, of which 0 is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
 		return b
 	}
 	return a
@@ -77,9 +106,7 @@ func (b *requestBody) answer() {
 		return
 	}
 	b.answered = true
-	if !b.until.IsZero() {
-		b.setDeadline(0)
-	}
+	b.setDeadline(false)
 }
 
 // leave is for when the handlers have returned: nobody reads the body any more, but for the server, which looks for the
@@ -88,10 +115,10 @@ func (b *requestBody) leave() error {
 	b.x.mu.Lock()
 	defer b.x.mu.Unlock()
 	b.closed = true
-	if until := b.until; !until.IsZero() && b.err == nil {
-		b.setDeadline(0)
+	if until := b.deadline(); b.err == nil {
+		b.setDeadline(false)
 		// Somebody waits for the client. If the deadline has passed for him, the server doesn't find the end either.
-		if !time.Now().Before(until) {
+		if !until.IsZero() && !time.Now().Before(until) {
 			b.err = errStalled
 		}
 	}
@@ -105,13 +132,14 @@ func (b *requestBody) gaveOut() bool {
 	if b.err != nil {
 		return !errors.Is(b.err, errClientGone)
 	}
-	return !b.until.IsZero() && !time.Now().Before(b.until)
+	until := b.deadline()
+	return !until.IsZero() && !time.Now().Before(until)
 }
 
 // armRest has the server, which reads some of what is left of a body before it closes the connection, not wait for ever.
 // Who calls it holds x.mu.
 func (b *requestBody) armRest() {
-	if b.closing && !b.over && !errors.Is(b.err, errStalled) {
-		b.setDeadline(b.timeout)
+	if b.closing && b.timeout > 0 && !b.over && !errors.Is(b.err, errStalled) {
+		b.setReadDeadline(earlier(time.Now().Add(b.timeout), b.latest))
 	}
 }

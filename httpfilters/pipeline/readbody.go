@@ -114,7 +114,7 @@ func (b *requestBody) fill() error {
 		smallBuffers.Put(b.buf)
 		b.buf = largeBuffers.Get().(*[]byte)
 	}
-	if err := b.arm(b.timeout); err != nil {
+	if err := b.arm(true); err != nil {
 		return err
 	}
 	n, err := b.src.Read(*b.buf)
@@ -124,7 +124,7 @@ func (b *requestBody) fill() error {
 	}
 	// While nobody waits for the client there is no deadline: with HTTP/2 it would end the body of a client that waits
 	// for us.
-	return b.arm(0)
+	return b.arm(false)
 }
 
 // fail keeps an error of the client's body, as the one with which the request is answered.

@@ -46,8 +46,8 @@ type requestBody struct {
 	outer *requestBody
 	// gate keeps hooks from reading the body.
 	gate gate
-	// timeout is how long to wait for the client's next byte, latest how long at most: 0 and zero if that is for the
-	// server to say.
+	// timeout is how long to wait for the client's next byte, 0 if that is for the server to say; latest is how long the
+	// server waits for all of it, zero if it has no limit.
 	timeout time.Duration
 	latest  time.Time
 	// closing says that the connection ends with the answer.
@@ -75,10 +75,12 @@ type requestBody struct {
 	// over says that the client's body was read to its end, closed that the request is over, shut that its handler has
 	// closed the body.
 	over, closed, shut bool
-	// until is the deadline for reading while somebody waits for the client, zero otherwise. within is that of a pipeline
-	// behind this one.
-	until, within time.Time
-	err           error
+	// until is the deadline for reading while somebody waits for the client, zero otherwise. With a pipeline in front it is
+	// only known there, and until says that somebody waits.
+	until time.Time
+	// within is how long a pipeline behind this one waits for the client's next byte, 0 if that is for this one to say.
+	within time.Duration
+	err    error
 }
 
 // openBody begins to look at the body, if a filter that takes part wants to, and reads what is held back.
