@@ -2,17 +2,6 @@ package health
 
 import "time"
 
-// Repeat notes that what sends the request has sent it again by itself, free of charge: the endpoint has said that it hasn't
-// worked on it. It says whether that may be; if not, it has happened before, or a stale connection was replaced.
-func (r *Request) Repeat() bool {
-	if r.replayed {
-		return false
-	}
-	r.replayed = true
-	r.c.stats.replays.Add(1)
-	return true
-}
-
 // Missed says what to do instead of a replay that was decided on, and for which the endpoint had no room or was out by
 // then. a is the attempt, and f the failure, that it was decided for.
 func (r *Request) Missed(a *Attempt, f Failure, random uint64, now time.Time) Decision {

@@ -73,16 +73,6 @@ func (s *sim) missed(req *simRequest) {
 	s.seen.missed++
 }
 
-// repeat has a request sent again by who sends it, as often as it may be.
-func (s *sim) repeat(req *simRequest) {
-	s.note("repeat at %s", req.attempt.e.key)
-	if got, want := req.r.Repeat(), !req.replayed; got != want {
-		s.t.Errorf("got %v, want %v", got, want)
-	}
-	req.replayed = true
-	s.seen.repeats++
-}
-
 // crowded gives up an attempt for which there was no connection, twice. What is charged stays so for the next one.
 func (s *sim) crowded(req *simRequest) {
 	a := req.attempt

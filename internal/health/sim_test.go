@@ -24,7 +24,7 @@ type simSeen struct {
 	refusals                                                   [refusalCount]int
 	whys                                                       [whyCount]int
 	retries, replays, ejections, capped, trials, grown, events int
-	moves, missed, repeats, crowded                            int
+	moves, missed, crowded                                     int
 }
 
 // TestSimulation drives clusters with made-up events in made-up time, and compares all that they show with the model
@@ -51,7 +51,7 @@ func TestSimulation(t *testing.T) {
 	checkSeen(t, "reason to stop", seen.whys[:])
 	checkSeen(t, "thing", []int{
 		seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events,
-		seen.moves, seen.missed, seen.repeats, seen.crowded,
+		seen.moves, seen.missed, seen.crowded,
 	})
 }
 

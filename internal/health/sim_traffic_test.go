@@ -42,8 +42,6 @@ func (s *sim) progress() {
 	case oneIn(s.r, 8):
 		s.proven(req.attempt)
 	case oneIn(s.r, 20):
-		s.repeat(req)
-	case oneIn(s.r, 20):
 		s.crowded(req)
 	case oneIn(s.r, 2):
 		s.done(req, makeOutcome(s.r, s.luck))

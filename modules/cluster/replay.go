@@ -24,10 +24,6 @@ func (r *Request) Repick(l *Lease, f Failure) Decision {
 	return r.request.Missed(&l.attempt, f, s.random(), now)
 }
 
-// Repeat notes that what sends the request has sent it again by itself, free of charge, because the endpoint has said that
-// it hasn't worked on it. It says whether that may be: once, and not after a replay.
-func (r *Request) Repeat() bool { return r.request.Repeat() }
-
 // Crowded settles the lease of an attempt that Count has refused a connection because of the endpoint. That says nothing
 // about its health. The request counts it as tried, and nobody picks it until a connection of it or an attempt at it has
 // ended. If it was a retry, the next pick is the same one.
