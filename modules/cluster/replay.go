@@ -14,14 +14,16 @@ func (r *Request) Repick(l *Lease, f Failure) Decision {
 	now := time.Now()
 	s, e := r.cluster.state, l.endpoint
 	roster, view := s.look(now)
-	if place := slices.Index(roster.endpoints, e); place >= 0 {
+	if place := slices.Index(roster.endpoints, e); place >= 0 && (view.Offers(place) || view.Spares(place)) {
 		e.live.Take()
 		if r.try(l, e, view, place, now) == health.Granted {
 			return Decision{Action: health.Replay}
 		}
 	}
-	r.exclude(e)
-	return r.request.Missed(&l.attempt, f, s.random(), now)
+	r.pass(e)
+	d := r.request.Missed(&l.attempt, f, s.random(), now)
+	r.failed = r.failed || d.Action == health.Again // the failure counts as one after all
+	return d
 }
 
 // Crowded settles the lease of an attempt that Count has refused a connection because of the endpoint. That says nothing
@@ -33,6 +35,6 @@ func (l *Lease) Crowded() {
 		return
 	}
 	l.settled(Outcome{Kind: health.Aborted})
-	l.request.exclude(e)
+	l.request.pass(e)
 	e.barWhile(e.health.Load().Crowded)
 }

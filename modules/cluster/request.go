@@ -38,15 +38,17 @@ type Request struct {
 	// room, as long as it fits.
 	tried []*balancers.Live
 	room  [1 + health.MaxRetries]*balancers.Live
+	// full are those of tried at which no attempt has failed: they had no room, or were out.
+	full []*Endpoint
 	// failed says that an attempt has failed, and not only found its endpoint full: it may go to an endpoint in reserve once
-	// it has tried all others.
+	// attempts have failed at all others.
 	failed bool
 }
 
 // Admit begins a request, unless there are too many. Then the error is a *Refused. Finish ends it.
 func (c *Cluster) Admit(r *Request) error {
 	c.state.await()
-	r.cluster, r.tried, r.failed = c, r.room[:0], false
+	r.cluster, r.tried, r.full, r.failed = c, r.room[:0], nil, false
 	var now time.Time
 	if c.set.policy.Timeouts.Request > 0 {
 		now = time.Now() // which costs as much as the rest, and is needed for nothing else
@@ -83,9 +85,28 @@ func (r *Request) Left() int {
 
 // exclude notes that an attempt at an endpoint has failed.
 func (r *Request) exclude(e *Endpoint) {
+	r.failed = true
 	if !r.Tried(e) {
 		r.tried = append(r.tried, &e.live)
+	} else if i := slices.Index(r.full, e); i >= 0 {
+		r.full = slices.Delete(r.full, i, i+1)
 	}
+}
+
+// pass notes that an endpoint was tried at which nothing has failed: it had no room, or was out.
+func (r *Request) pass(e *Endpoint) {
+	if !r.Tried(e) {
+		r.tried, r.full = append(r.tried, &e.live), append(r.full, e)
+	}
+}
+
+// spills says whether the next attempt may go to an endpoint in reserve, as far as what was tried is known: a limit is no
+// reason for that.
+func (r *Request) spills(roster *roster, view *health.View) bool {
+	return r.failed && !slices.ContainsFunc(r.full, func(e *Endpoint) bool {
+		place := slices.Index(roster.endpoints, e)
+		return place >= 0 && view.Offers(place)
+	})
 }
 
 // Pick leases an endpoint for the next attempt: one at which none has failed, if there is one. When attempts have failed at
@@ -93,11 +114,11 @@ func (r *Request) exclude(e *Endpoint) {
 // then there is no lease. key is what to choose by, for a balancer that has one. No lease of the request is open.
 func (r *Request) Pick(l *Lease, key Key) error {
 	c := r.cluster
-	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried, Spill: r.failed}
+	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried}
 	if c.key.Source != balancers.NoKey && !key.set {
 		c.state.keyless.Add(1)
 	}
-	why := health.NoEndpoint
+	why, waits := health.NoEndpoint, false
 	for picks := 0; ; picks++ {
 		var now time.Time
 		if !c.state.health.Timeless() {
@@ -105,6 +126,7 @@ func (r *Request) Pick(l *Lease, key Key) error {
 		}
 		query.Seed = c.state.random()
 		roster, view := c.state.look(now)
+		query.Spill = !waits && r.spills(roster, view)
 		place, ok := roster.pick(&query)
 		if !ok && why == health.NoEndpoint && view.Offered() > 0 {
 			// They are full, all of those that are offered.
@@ -115,24 +137,26 @@ func (r *Request) Pick(l *Lease, key Key) error {
 			return c.refuse(why)
 		}
 		e := roster.endpoints[place]
-		if why = r.try(l, e, view, place, now); why == health.Granted {
+		if why = health.Closed; view.Offers(place) || query.Spill && view.Spares(place) {
+			why = r.try(l, e, view, place, now)
+		} else {
+			e.live.Release()
+		}
+		if why == health.Granted {
 			return nil
 		}
 		if !why.OfEndpoint() || picks > maxPicks+len(roster.endpoints) {
 			return c.refuse(why)
 		}
 		if why == health.EndpointRetries {
-			query.Tried, query.Spill = append(query.Tried, &e.live), query.Spill && !view.Offers(place)
+			query.Tried, waits = append(query.Tried, &e.live), waits || view.Offers(place)
 		}
 	}
 }
 
 // try makes a lease of a pick, or gives the pick back.
 func (r *Request) try(l *Lease, e *Endpoint, view *health.View, place int, now time.Time) health.Refusal {
-	why := health.Closed
-	if view.Offers(place) || r.failed && view.Spares(place) {
-		why = r.request.Try(&l.attempt, view, place, now)
-	}
+	why := r.request.Try(&l.attempt, view, place, now)
 	if why == health.Granted {
 		l.request, l.endpoint = r, e
 		return why
@@ -252,9 +276,12 @@ func (l *Lease) Fail(f Failure) Decision {
 		return d
 	}
 	l.settled(d.Outcome)
-	l.request.failed = l.request.failed || d.Outcome.Kind != health.Aborted
-	if d.Action != health.Replay {
-		l.request.exclude(l.endpoint) // with Replay, Repick does if it has to
+	switch d.Action {
+	case health.Replay: // Repick knows more
+	case health.Move:
+		l.request.pass(l.endpoint)
+	default:
+		l.request.exclude(l.endpoint)
 	}
 	return d
 }
@@ -265,7 +292,6 @@ func (l *Lease) Reject(f Failure) Decision {
 	d := l.attempt.Reject(f, l.request.cluster.state.random(), time.Now())
 	if d.Action == health.Again {
 		l.settled(d.Outcome)
-		l.request.failed = true
 		l.request.exclude(l.endpoint)
 	}
 	return d

@@ -21,12 +21,22 @@ func (s *sim) fail(r *simRequest, o Outcome) {
 		r.again, r.failure = l, f
 		return
 	}
-	r.exclude(l.Endpoint())
+	if d.Action == health.Move {
+		r.pass(l.Endpoint())
+	} else {
+		r.exclude(l.Endpoint())
+	}
 	s.decided(r, l.Endpoint(), &f, d)
 }
 
 // exclude notes that a request has failed at an endpoint.
 func (r *simRequest) exclude(e *Endpoint) {
+	r.pass(e)
+	r.lost = append(r.lost, e)
+}
+
+// pass notes that a request was tried at an endpoint.
+func (r *simRequest) pass(e *Endpoint) {
 	if !slices.Contains(r.failed, e) {
 		r.failed = append(r.failed, e)
 	}
@@ -62,7 +72,8 @@ func (s *sim) decided(r *simRequest, e *Endpoint, f *Failure, d Decision) {
 // unless it has used up the retries that there may be.
 func (s *sim) missed(r *simRequest, e *Endpoint, d Decision) {
 	s.note("missed", "%s %v", e.text, d.Why)
-	r.exclude(e)
+	r.pass(e)
+	r.retried = r.retried || d.Action == health.Again
 	used := d.Why == health.Exhausted || d.Why == health.OutOfTime || d.Why == health.OverLimit || d.Why == health.OverBudget
 	if d.Action == health.Stop && s.another(r) && !used {
 		s.t.Errorf("got %v though another endpoint is offered", d.Why)
@@ -92,6 +103,6 @@ func (s *sim) crowd(r *simRequest) {
 	}
 	s.settled[l.Endpoint()]++
 	l.open, r.lease = false, nil
-	r.exclude(l.Endpoint())
+	r.pass(l.Endpoint())
 	r.tries-- // it doesn't count
 }

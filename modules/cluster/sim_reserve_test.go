@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-sluice/sluice/internal/health"
 )
 
-// reserve returns the endpoints in reserve that a pick may choose: if an attempt has failed, and all that are offered were
-// tried, those that have room and weren't.
+// reserve returns the endpoints in reserve that a pick may choose: if attempts have failed, and have at all that are offered,
+// those that have room and weren't tried.
 func (s *sim) reserve(r *simRequest) (choices []*Endpoint) {
-	if !r.Request.failed {
+	if len(r.lost) == 0 && !r.retried {
 		return nil
 	}
 	roster, view := s.s.look(time.Now())
@@ -19,7 +19,10 @@ func (s *sim) reserve(r *simRequest) (choices []*Endpoint) {
 	for i, e := range roster.endpoints {
 		tried := slices.Contains(r.failed, e)
 		switch {
-		case view.Offers(i) && !tried:
+		case view.Offers(i) && !slices.Contains(r.lost, e):
+			if tried {
+				s.seen["no room, no reserve"]++
+			}
 			return nil
 		case view.Spares(i) && !tried && hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) && e.live.Bars()&balance.Full == 0:
 			choices = append(choices, e)

@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 	for _, what := range []string{
 		"admit", "pick", "retry", "replay", "repick", "stop", "move", "missed", "crowded", "proven", "trial", "ejection", "stance normal", "stance fail_open",
 		"stance refusing", "stance empty", "refused requests", "refused no_endpoint", "refused endpoint_requests", "full", "reload",
-		"reserve", "refused config", "failed start", "found", "lookup failed", "drain", "told to stop", "check", "check not made", "slow start",
+		"reserve", "no room, no reserve", "refused config", "failed start", "found", "lookup failed", "drain", "told to stop", "check", "check not made", "slow start",
 		"tried again where there was no other", "dial", "dial refused",
 	} {
 		if seen[what] == 0 {
@@ -95,8 +95,11 @@ type simRequest struct {
 	// again is the lease to replay, and failure what its attempt has failed with.
 	again   *simLease
 	failure Failure
-	// failed are the endpoints at which attempts have failed.
+	// failed are the endpoints that were tried, lost those at which attempts have failed. retried says that the failure of
+	// a replay that wasn't to be had has become a retry.
 	failed  []*Endpoint
+	lost    []*Endpoint
+	retried bool
 	charged bool
 	tries   int
 	over    bool
