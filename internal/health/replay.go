@@ -7,6 +7,7 @@ import "time"
 func (r *Request) Missed(a *Attempt, f Failure, random uint64, now time.Time) Decision {
 	d := r.instead(a.e, &f, r.charged.Load(), random, now)
 	r.exclude(a.e)
+	r.replaying = d.Action == Move
 	switch d.Action {
 	case Again:
 		r.retries++
@@ -31,9 +32,8 @@ func (a *Attempt) Crowded(now time.Time) bool {
 // replayed settles an attempt that is replayed, at its endpoint or at another one. If it was a retry, that one is the same:
 // the charge stays.
 func (a *Attempt) replayed(d *Decision, was uint32, now time.Time) {
-	a.r.replayed = true
+	a.r.replayed, a.r.replaying = true, true
 	a.settle(d.Outcome, was, now)
-	a.r.c.stats.replays.Add(1)
 	if d.Action == Move {
 		a.r.exclude(a.e)
 	}

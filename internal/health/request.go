@@ -17,11 +17,12 @@ type Request struct {
 	// open says that the request is counted, charged that it is counted as a retry.
 	open, charged atomic.Bool
 	// blamed says that an answer of an endpoint was a failure of its.
-	blamed   atomic.Bool
-	retries  int
-	replayed bool
-	tried    [maxTried]*Endpoint
-	tries    int
+	blamed  atomic.Bool
+	retries int
+	// replayed says that a replay was decided on, replaying that the next attempt is that replay.
+	replayed, replaying bool
+	tried               [maxTried]*Endpoint
+	tries               int
 }
 
 // Admit counts a request, unless there would be too many.
@@ -149,6 +150,10 @@ func (r *Request) Try(a *Attempt, v *View, i int, now time.Time) Refusal {
 		r.c.stats.failOpenPicks.Add(1)
 	}
 	r.c.stats.attempts.Add(1)
+	if r.replaying {
+		r.replaying = false
+		r.c.stats.replays.Add(1)
+	}
 	return Granted
 }
 

@@ -190,12 +190,13 @@ func TestRequestPath(t *testing.T) {
 		if d.Action != Replay || d.Delay != 0 || d.Outcome.Kind != Stale || len(req.Tried()) != 0 {
 			t.Errorf("got %+v and %d tried", d, len(req.Tried()))
 		}
+		r.wantOffers(0, 1)
+		replay := r.try(req, 0)
 		if s := r.c.Stats(); s.Replays != 1 || s.Retries != 0 || s.RetriesActive != 0 {
 			t.Errorf("got %+v, want 1 replay and no retry", s)
 		}
-		r.wantOffers(0, 1)
 		// The replay fails, and that is a failure.
-		if d := r.try(req, 0).Fail(f, 1, r.now); d.Action != Again || d.Outcome.Kind != Reset {
+		if d := replay.Fail(f, 1, r.now); d.Action != Again || d.Outcome.Kind != Reset {
 			t.Errorf("got %+v, want a retry", d)
 		}
 		r.wantOffers(1)

@@ -21,7 +21,8 @@ func (s *sim) fail(req *simRequest) {
 	} else {
 		req.exclude(a.e.key)
 	}
-	req.replayed = req.replayed || want.Action == Replay || want.Action == Move
+	req.replaying = want.Action == Replay || want.Action == Move
+	req.replayed = req.replayed || req.replaying
 	if want.Action == Again {
 		want = s.wantAgain(req, want)
 	}
@@ -64,6 +65,7 @@ func (s *sim) missed(req *simRequest) {
 		s.discharge(req)
 	}
 	req.exclude(a.e.key)
+	req.replaying = want.Action == Move
 	if want.Action == Again {
 		want = s.wantAgain(req, want)
 	}

@@ -72,9 +72,11 @@ type simRequest struct {
 	blamed   bool
 	retries  int
 	replayed bool
-	tries    int
-	failed   []string
-	attempt  *simAttempt
+	// replaying means that its next attempt is a replay.
+	replaying bool
+	tries     int
+	failed    []string
+	attempt   *simAttempt
 	// over means that no attempt is to follow.
 	over bool
 	// again is the attempt that is replayed, and failure what it failed with.
@@ -114,6 +116,7 @@ type sim struct {
 	reasons  map[string]Status
 	looked   time.Time
 	attempts uint64
+	replays  int
 	log      []string
 }
 
@@ -319,6 +322,7 @@ func (s *sim) compareStats() {
 		{"ejections refused", int64(got.EjectionsRefused), int64(s.m.refused)},
 		{"trials", int64(got.Trials), int64(s.m.trials)},
 		{"attempts", int64(got.Attempts), int64(s.attempts)},
+		{"replays", int64(got.Replays), int64(s.replays)},
 	} {
 		if n.got != n.want {
 			s.t.Errorf("%s: got %d, want %d", n.name, n.got, n.want)

@@ -91,7 +91,8 @@ func (s *sim) tryAt(req *simRequest, v *View, i int) {
 	}
 	s.attempts++
 	req.tries++
-	req.again = nil
+	s.replays += one(req.replaying)
+	req.again, req.replaying = nil, false
 	if req.tries > 1+req.retries+one(req.replayed) {
 		s.t.Errorf("got %d attempts and %d retries in a request", req.tries, req.retries)
 	}

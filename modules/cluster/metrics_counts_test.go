@@ -72,8 +72,9 @@ var counted = []struct {
 		}
 	}, map[string]float64{"events_total retry": 1, "refused_total retries": 3}},
 	{"replay", retrying, func(t *testing.T, c *Cluster) {
-		_, l := lease(t, c)
-		l.Fail(Failure{Outcome: Outcome{Kind: health.Reset}, Repeatable: true, Eligible: true, Reused: true})
+		r, l := lease(t, c)
+		l.Fail(stale)
+		r.Repick(l, stale)
 	}, map[string]float64{"events_total replay": 1}},
 	{"ejection", settings{static: static(1, 1, 1), policy: ejecting}, func(t *testing.T, c *Cluster) {
 		for range 3 {
