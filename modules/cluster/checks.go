@@ -44,10 +44,15 @@ func (c *Cluster) check(ctx context.Context, reseated <-chan struct{}) {
 		done: make(chan checked, health.DefaultParallelChecks),
 	}
 	defer k.underWay.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	k.schedule.Resume(c.state.due(c.set.check))
 	k.reseat()
+	k.run(ctx, reseated)
+}
+
+// run makes the checks that are due, and takes their results, until ctx ends.
+func (k *checks) run(ctx context.Context, reseated <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		timer.Stop()
 		if again := k.begin(ctx); !again.IsZero() {
@@ -59,6 +64,9 @@ func (c *Cluster) check(ctx context.Context, reseated <-chan struct{}) {
 		case <-reseated:
 			k.reseat()
 		case d := <-k.done:
+			if ctx.Err() != nil {
+				return // it may have been cut short, and is to be made at once by the next config
+			}
 			k.count(&d)
 		case <-timer.C:
 		}
