@@ -29,6 +29,11 @@ func (*testFinder) RequestBody(x *Exchange, c *Chunk) (Action, error) {
 	return Continue, x.Set("status", "missing")
 }
 
+// RequestBodyHead says what kind of body the header promises.
+func (*testFinder) RequestBodyHead(x *Exchange) error {
+	return x.Set("kind", x.Request().Header.Get("Content-Type"))
+}
+
 func (*testFinder) Request(x *Exchange) error {
 	if x.Result("test_finder", "first") != "" {
 		return x.Set("later", "1")
@@ -49,6 +54,17 @@ func TestH150_LoopKeepsWhatBodiesSay(t *testing.T) {
 		if got, _ := tr.repl.GetString("http.filters.test_finder.status"); tr.Code != want || (got == "missing") != (want != http.StatusOK) {
 			t.Errorf("%s: got %d, result %q", body, tr.Code, got)
 		}
+	}
+}
+
+// TestLoopKeepsWhatHeadsSay: nor is a filter asked again about the header of a body.
+func TestLoopKeepsWhatHeadsSay(t *testing.T) {
+	f := newFlow(t, entries(`{"filter":{"filter":"test_finder"},`+branches(`"rejoin":"test_finder","max_iterations":2`)+`}`))
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
+	r.Header.Set("Content-Type", "text/plain")
+	tr := f.do(r)
+	if got, _ := tr.repl.GetString("http.filters.test_finder.kind"); tr.Code != http.StatusOK || got != "text/plain" {
+		t.Errorf("got %d, result %q", tr.Code, got)
 	}
 }
 

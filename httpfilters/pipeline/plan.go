@@ -19,6 +19,8 @@ type plans struct {
 	requestIdle, responseIdle bool
 	// early are the entries whose conditions are looked at before the body is read.
 	early bodypipe.Set
+	// heads are those that can refuse a request's body by the header, writers those that may change it.
+	heads, writers bodypipe.Set
 }
 
 // upstreamPlace returns the place of the filters for upstream bodies in the plan for requests.
@@ -38,6 +40,7 @@ func (h *Handler) plan() error {
 		if e.requestBody != nil {
 			request[i] = e.requestBody.RequestBodyWish()
 			request[i].FailOpen = e.open
+			p.note(i, e.requestBody, request[i].Access)
 			if err := e.fits(request[i], requestBodyLimit, h.RequestBodyLimit); err != nil {
 				return err
 			}
@@ -78,6 +81,16 @@ func (h *Handler) plan() error {
 	}
 	p.selected, err = upstreamPlan(h.RequestBodyLimit, selected)
 	return err
+}
+
+// note notes what a filter for the bodies of requests can do.
+func (p *plans) note(i int, filter RequestBodyFilter, access Access) {
+	if _, asked := filter.(BodyHeadFilter); asked {
+		p.heads = p.heads.With(i)
+	}
+	if access == ReadWrite {
+		p.writers = p.writers.With(i)
+	}
 }
 
 // fits says what is wrong with a wish for more than may be held back. It isn't cut down: the filter relies on it.

@@ -110,7 +110,7 @@ func (x *Exchange) openBody() error {
 	if err := b.admit(); err != nil {
 		return err
 	}
-	if err := x.askHeads(); err != nil {
+	if err := b.askHeads(); err != nil {
 		return err
 	}
 	if err := b.hold(); err != nil {
