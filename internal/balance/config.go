@@ -10,8 +10,8 @@ import (
 const (
 	// MaxWeight is the largest weight that can be configured or ordered: the largest that a DNS SRV record can carry.
 	MaxWeight = 65535
-	// MaxFoundWeight is the largest weight of a set: that of a record beside one of weight 0 counts sixteenfold.
-	MaxFoundWeight = 1 << 20
+	// maxFoundWeight is the largest weight of a set: that of a record beside one of weight 0 counts sixteenfold.
+	maxFoundWeight = 1 << 20
 	// MaxEndpoints is how many endpoints a set can have: tables hold 16-bit numbers, one of which means "free".
 	MaxEndpoints = 65535
 	// DefaultTableSize is a prime that leaves 100 slots to each of 655 endpoints. The table takes 128 KiB.

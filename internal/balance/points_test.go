@@ -56,10 +56,10 @@ func TestPointsInOrder(t *testing.T) {
 	}
 }
 
-// TestMaxFoundWeight checks that the largest weights that can be found give each its share, by every policy that has weights.
-func TestMaxFoundWeight(t *testing.T) {
+// TestLargestWeights checks that the largest weights that can be found give each its share, by every policy that has weights.
+func TestLargestWeights(t *testing.T) {
 	allPolicies(t, func(t *testing.T, p Policy) {
-		s := newStand(t, Config{Policy: p}, weighted(MaxFoundWeight, MaxFoundWeight/2, 1, MaxFoundWeight/2))
+		s := newStand(t, Config{Policy: p}, weighted(maxFoundWeight, maxFoundWeight/2, 1, maxFoundWeight/2))
 		switch {
 		case p == First:
 			return
@@ -106,7 +106,7 @@ func TestRoundRobinOtherWeights(t *testing.T) {
 		{"the other one", []int{1, 100}, []int{1, 1}, 2},
 		{"much less", []int{MaxWeight, 1}, []int{1, 1}, 2},
 		{"five to one", []int{1000, 3, 77}, []int{5, 1, 1}, 6},
-		{"more", []int{1, 1, 1}, []int{MaxFoundWeight, MaxFoundWeight, MaxFoundWeight}, 2},
+		{"more", []int{1, 1, 1}, []int{maxFoundWeight, maxFoundWeight, maxFoundWeight}, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for picks := range 200 {

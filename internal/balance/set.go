@@ -18,9 +18,11 @@ type Endpoint struct {
 	// Key tells endpoints apart: the address, or a name of the operator's. It alone decides which hash keys an
 	// endpoint has, so that all machines with the same keys and weights agree.
 	Key string
-	// Weight says how much the endpoint gets, relative to the others of its tier: 1 to MaxFoundWeight.
+	// Weight says how much the endpoint gets, relative to the others of its tier: 1 to 1048576, which is
+	// more than MaxWeight.
 	Weight int
-	// Tier says when the endpoint is used: tier 0 first, a higher one only when no lower one has an endpoint to choose.
+	// Tier says when the endpoint is used: tier 0 first, a higher one when no lower one has an endpoint to choose, or only
+	// ones that were tried.
 	Tier int
 	// Live is its load and availability. Two endpoints of a set must not share it.
 	Live *Live
@@ -131,8 +133,8 @@ func check(c Config, endpoints []Endpoint) error {
 			return fmt.Errorf("endpoints[%d].key: %w: empty", i, ErrEndpoint)
 		case keys[e.Key]:
 			return fmt.Errorf("endpoints[%d].key %q: %w: listed twice", i, e.Key, ErrEndpoint)
-		case e.Weight < 1 || e.Weight > MaxFoundWeight:
-			return fmt.Errorf("endpoints[%d].weight %d: %w: want 1 to %d", i, e.Weight, ErrEndpoint, MaxFoundWeight)
+		case e.Weight < 1 || e.Weight > maxFoundWeight:
+			return fmt.Errorf("endpoints[%d].weight %d: %w: want 1 to %d", i, e.Weight, ErrEndpoint, maxFoundWeight)
 		case e.Tier < 0:
 			return fmt.Errorf("endpoints[%d].tier %d: %w: want 0 or more", i, e.Tier, ErrEndpoint)
 		case e.Live == nil:
