@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// backupTier is that of endpoints that serve only when no other one is available.
+	// backupTier is that of endpoints in reserve behind all others.
 	backupTier = 255
 	// maxMembers is how many endpoints a cluster can have: a pick by round robin takes 20 µs with as many, and a table of
 	// maglev has six slots for each.

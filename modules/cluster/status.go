@@ -37,7 +37,7 @@ type EndpointStatus struct {
 	// Member is false for an endpoint that is no longer one, but of which something is still known.
 	Member bool `json:"member"`
 	// Tier is 0 for endpoints that serve first, at most 254, and 255 for a Backup. The next tier serves when there are too
-	// few of those before.
+	// few of those before. What has failed at all of those goes on to it, too.
 	Tier   uint8 `json:"tier"`
 	Backup bool  `json:"backup"`
 	// Weight is the weight configured or ordered, EffectiveWeight the one that counts now, in a slow start.
