@@ -2,6 +2,8 @@ package clusterproxy
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -27,8 +29,19 @@ type framed struct {
 // the connection goes on.
 func newFramed(t *testing.T, first, refused int32, refuse func(f *http2.Framer, stream uint32) bool) *framed {
 	t.Helper()
+	return newSecured(t, nil, first, refused, refuse)
+}
+
+// newSecured is newFramed with TLS, unless the config is nil.
+func newSecured(t *testing.T, secured *tls.Config, first, refused int32, refuse func(f *http2.Framer, stream uint32) bool) *framed {
+	t.Helper()
 	b := new(framed)
 	b.raw = newRaw(t, func(_ int, c net.Conn) {
+		if secured != nil {
+			c = tls.Server(c, secured)
+		}
+		// The transport may not know yet that a stream has ended when the test does, and keep the connection for minutes.
+		defer context.AfterFunc(t.Context(), func() { _ = c.Close() })()
 		if _, err := io.CopyN(io.Discard, c, int64(len(http2.ClientPreface))); err != nil {
 			return
 		}
@@ -145,6 +158,31 @@ func TestRefusedStreams(t *testing.T) {
 			}
 			s.idle(t)
 		})
+	}
+}
+
+// TestRefusedWithTLS checks the same with TLS, where Go's transport learns on the way that this is HTTP/2.
+func TestRefusedWithTLS(t *testing.T) {
+	certificates := secure(t, false, echo).TLS.Certificates
+	for name, refuse := range map[string]func(*http2.Framer, uint32) bool{"refused": refuseStream, "left": leave} {
+		for _, body := range []string{"", "hello"} {
+			t.Run(name+" "+body, func(t *testing.T) {
+				b := newSecured(t, &tls.Config{Certificates: certificates, NextProtos: []string{"h2"}}, 2, 1, refuse)
+				s := newSite(t, web([]string{b.address}, nil), object{
+					"transport": object{"protocol": "http", "tls": object{"insecure_skip_verify": true}},
+				})
+				for range 2 {
+					s.do(t, http.MethodPost, body).want(t, http.StatusOK)
+				}
+				if got := s.placeholder("replayed") + s.placeholder("attempts") + s.placeholder("retries"); got != "true20" {
+					t.Errorf("got replayed, attempts and retries %s, want true20", got)
+				}
+				if got := b.requests.Load(); got != 3 {
+					t.Errorf("the endpoint got %d requests, want 3", got)
+				}
+				s.idle(t)
+			})
+		}
 	}
 }
 
