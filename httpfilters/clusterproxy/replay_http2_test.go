@@ -147,7 +147,8 @@ func TestRefusedStreams(t *testing.T) {
 			if got := b.requests.Load(); got != tc.requests {
 				t.Errorf("the endpoint got %d requests, want %d", got, tc.requests)
 			}
-			if got := b.accepted.Load(); got != tc.accepted {
+			// On a busy machine the transport makes one that no request needs: the one in the pool is free while it dials.
+			if got := b.accepted.Load(); got != tc.accepted && got != tc.accepted+1 {
 				t.Errorf("got %d connections, want %d", got, tc.accepted)
 			}
 			if got := int(b.got.Load()); tc.status == http.StatusOK && got != len(tc.body) {
