@@ -47,19 +47,7 @@ func TestSlowIsNoStallInARow(t *testing.T) {
 			s.behind(inner, answer)
 			byVersion(t, func(t *testing.T, client *http.Client) {
 				t.Parallel()
-				r, w := io.Pipe()
-				req := s.request(t, http.MethodPost, "")
-				req.Body, req.ContentLength = r, -1
-				go func() {
-					for range 10 {
-						_, _ = io.WriteString(w, "x")
-						<-time.After(ampleTimeout / 8) // longer in all than a stall is
-					}
-					w.Close()
-				}()
-				if res := do(t, client, req); res.StatusCode != http.StatusOK || res.body != "ok" {
-					t.Errorf("got status %d %q", res.StatusCode, res.body)
-				}
+				s.drip(t, client)
 			})
 		})
 	}

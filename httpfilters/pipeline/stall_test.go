@@ -112,23 +112,27 @@ func TestSlowIsNoStall(t *testing.T) {
 				}
 				_, _ = io.WriteString(w, "ok")
 			}
-			byVersion(t, func(t *testing.T, client *http.Client) {
-				r, w := io.Pipe()
-				req := s.request(t, http.MethodPost, "")
-				req.Body, req.ContentLength = r, -1
-				go func() {
-					for range 10 {
-						_, _ = io.WriteString(w, "x")
-						<-time.After(ampleTimeout / 8) // longer in all than a stall is
-					}
-					w.Close()
-				}()
-				if res := do(t, client, req); res.StatusCode != http.StatusOK || res.body != "ok" {
-					t.Errorf("got status %d %q", res.StatusCode, res.body)
-				}
-			})
+			byVersion(t, s.drip)
 			s.idle(t)
 		})
+	}
+}
+
+// drip sends ten bytes, which takes longer in all than a stall does, and wants "ok".
+func (s *site) drip(t *testing.T, client *http.Client) {
+	t.Helper()
+	r, w := io.Pipe()
+	req := s.request(t, http.MethodPost, "")
+	req.Body, req.ContentLength = r, -1
+	go func() {
+		for range 10 {
+			_, _ = io.WriteString(w, "x")
+			<-time.After(ampleTimeout / 8)
+		}
+		w.Close()
+	}()
+	if res := do(t, client, req); res.StatusCode != http.StatusOK || res.body != "ok" {
+		t.Errorf("got status %d %q", res.StatusCode, res.body)
 	}
 }
 
