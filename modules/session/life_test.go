@@ -18,29 +18,29 @@ const closedCompleted = "caddy_sluice_session_closed_total completed"
 // TestLife checks that a session is on the list from the first handler to the last, and what happens at its end.
 func TestLife(t *testing.T) {
 	cx := newConnection(t)
-	before, closed := Count(), counts.Of(t, Register)
+	before, closed := onList(), counts.Of(t, Register)
 	var order []string
 	outer := Enter(cx)
 	outer.OnEnd(func() { order = append(order, "outer") })
 	inner := Enter(cx)
 	inner.OnEnd(func() { order = append(order, "inner "+inner.CloseReason().String()) })
-	if inner != outer || Count() != before+1 {
-		t.Fatalf("got another session or %d on the list, want %d", Count(), before+1)
+	if inner != outer || onList() != before+1 {
+		t.Fatalf("got another session or %d on the list, want %d", onList(), before+1)
 	}
 	if got := Find(outer.id); got != outer {
 		t.Errorf("got %v by its ID, want the session", got)
 	}
 	inner.End(Completed)
 	inner.Leave(zap.NewNop())
-	if len(order) != 0 || Count() != before+1 {
-		t.Errorf("got %v and %d sessions before the end, want nothing and %d", order, Count(), before+1)
+	if len(order) != 0 || onList() != before+1 {
+		t.Errorf("got %v and %d sessions before the end, want nothing and %d", order, onList(), before+1)
 	}
 	outer.Leave(zap.NewNop())
 	if want := []string{"inner completed", "outer"}; !slices.Equal(order, want) {
 		t.Errorf("got order %v, want %v", order, want)
 	}
-	if Count() != before || Find(outer.id) != nil {
-		t.Errorf("got %d on the list, want %d", Count(), before)
+	if onList() != before || Find(outer.id) != nil {
+		t.Errorf("got %d on the list, want %d", onList(), before)
 	}
 	if got := counts.Of(t, Register).Since(closed)[closedCompleted]; got != 1 {
 		t.Errorf("got %v closed, want 1", got)
@@ -165,7 +165,7 @@ func TestStop(t *testing.T) {
 
 // TestConcurrently checks that sessions begin, end, are looked at and stopped at the same time.
 func TestConcurrently(t *testing.T) {
-	before := Count()
+	before := onList()
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
@@ -189,7 +189,7 @@ func TestConcurrently(t *testing.T) {
 		}
 	})
 	wait.Wait()
-	if got := Count(); got != before {
+	if got := onList(); got != before {
 		t.Errorf("got %d sessions left, want %d", got, before)
 	}
 }
@@ -211,7 +211,7 @@ func TestPanicAtTheEnd(t *testing.T) {
 func TestClosedAfterStop(t *testing.T) {
 	other := Enter(newConnection(t))
 	defer other.Leave(zap.NewNop())
-	before, closed := Count(), counts.Of(t, Register)
+	before, closed := onList(), counts.Of(t, Register)
 	s := Enter(newConnection(t))
 	ends := 0
 	s.OnEnd(func() { ends++ })
@@ -219,8 +219,8 @@ func TestClosedAfterStop(t *testing.T) {
 	s.End(HandedOver)
 	s.Leave(zap.NewNop())
 	s.Closed(7, 8)
-	if ends != 1 || Count() != before || Find(other.id) != other {
-		t.Errorf("got %d ends, %d sessions on the list, want 1 and %d", ends, Count(), before)
+	if ends != 1 || onList() != before || Find(other.id) != other {
+		t.Errorf("got %d ends, %d sessions on the list, want 1 and %d", ends, onList(), before)
 	}
 	if got := counts.Of(t, Register).Since(closed)["caddy_sluice_session_closed_total killed"]; got != 1 {
 		t.Errorf("got %v closed, want 1", got)
@@ -257,3 +257,6 @@ func TestFollow(t *testing.T) {
 		})
 	}
 }
+
+// onList returns how many sessions there are.
+func onList() int { return len(live().all()) }

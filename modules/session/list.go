@@ -67,14 +67,6 @@ func (l *list) all() []*Session {
 	return sessions
 }
 
-// Count returns the number of sessions.
-func Count() int {
-	l := live()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count
-}
-
 // All returns the sessions of this moment, the oldest first, one snapshot after the other.
 func All() iter.Seq[Snapshot] {
 	return func(yield func(Snapshot) bool) {
