@@ -104,17 +104,7 @@ func TestBodyHeadWithoutLength(t *testing.T) {
 }
 
 // A body that ends with an error before its first byte is the client's mistake, as any other.
-func TestBodyHeadBroken(t *testing.T) {
-	s := newSite(t, newHandler(t, headed(rewrite, noBody)))
-	check := watchCounts(t)
-	c := s.wire(t)
-	c.write("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\nzz\nabc\n")
-	if res := c.whole(http.MethodPost); res.StatusCode != http.StatusBadRequest || !res.Close {
-		t.Errorf("got status %d, close %v", res.StatusCode, res.Close)
-	}
-	check("body_malformed 1")
-	s.idle(t)
-}
+func TestBodyHeadBroken(t *testing.T) { checkMalformed(t, newHandler(t, headed(rewrite, noBody))) }
 
 // checkNoneHeld checks that nothing is held of any body.
 func checkNoneHeld(t *testing.T, h *Handler) {

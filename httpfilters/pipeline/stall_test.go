@@ -254,16 +254,20 @@ func TestH92_ClientGoneHTTP2(t *testing.T) {
 // What isn't a body is the client's mistake.
 func TestMalformed(t *testing.T) {
 	for name, wish := range bodyModes {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t, patient(t, wish))
-			check := watchCounts(t)
-			c := s.wire(t)
-			c.write("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\nzz\nabc\n")
-			if res := c.whole(http.MethodPost); res.StatusCode != http.StatusBadRequest || !res.Close {
-				t.Errorf("got status %d, close %v", res.StatusCode, res.Close)
-			}
-			check("body_malformed 1")
-			s.idle(t)
-		})
+		t.Run(name, func(t *testing.T) { checkMalformed(t, patient(t, wish)) })
 	}
+}
+
+// checkMalformed sends what isn't a body.
+func checkMalformed(t *testing.T, h *Handler) {
+	t.Helper()
+	s := newSite(t, h)
+	check := watchCounts(t)
+	c := s.wire(t)
+	c.write("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\nzz\nabc\n")
+	if res := c.whole(http.MethodPost); res.StatusCode != http.StatusBadRequest || !res.Close {
+		t.Errorf("got status %d, close %v", res.StatusCode, res.Close)
+	}
+	check("body_malformed 1")
+	s.idle(t)
 }
