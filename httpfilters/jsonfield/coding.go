@@ -3,6 +3,7 @@ package jsonfield
 import (
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -30,10 +31,8 @@ func foreign(r *http.Request) bool {
 	if len(values) == 0 {
 		return false
 	}
-	for _, value := range values[1:] {
-		if value != values[0] {
-			return true
-		}
+	if slices.ContainsFunc(values, func(other string) bool { return other != values[0] }) {
+		return true
 	}
 	switch lower := strings.ToLower(values[0]); {
 	case lower == "application/json; charset=utf-8": // the usual one costs nothing

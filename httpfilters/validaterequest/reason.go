@@ -24,16 +24,16 @@ var reasons = [reasonCount]struct {
 	err  broken
 }{
 	inOrder:           {"in_order", ""},
-	hostMissing:       {"host_missing", broken("the request names no host")},
-	hostMalformed:     {"host_malformed", broken("the host is malformed")},
-	hostConflict:      {"host_conflict", broken("the request names different hosts")},
-	contentLength:     {"content_length", broken("the content length is malformed or ambiguous")},
-	contentType:       {"content_type", broken("the request has different content types")},
-	reservedHeader:    {"reserved_header", broken("the request has a header that is reserved")},
-	nulInPath:         {"nul_in_path", broken("the path has a NUL in it")},
-	dotSegment:        {"dot_segment", broken("the path has a segment of two dots")},
-	encodedDotSegment: {"encoded_dot_segment", broken("the path has an encoded segment of two dots")},
-	encodedSlash:      {"encoded_slash", broken("the path has an encoded slash or a backslash")},
+	hostMissing:       {"host_missing", "the request names no host"},
+	hostMalformed:     {"host_malformed", "the host is malformed"},
+	hostConflict:      {"host_conflict", "the request names different hosts"},
+	contentLength:     {"content_length", "the content length is malformed or ambiguous"},
+	contentType:       {"content_type", "the request has different content types"},
+	reservedHeader:    {"reserved_header", "the request has a header that is reserved"},
+	nulInPath:         {"nul_in_path", "the path has a NUL in it"},
+	dotSegment:        {"dot_segment", "the path has a segment of two dots"},
+	encodedDotSegment: {"encoded_dot_segment", "the path has an encoded segment of two dots"},
+	encodedSlash:      {"encoded_slash", "the path has an encoded slash or a backslash"},
 }
 
 // String returns the name of the reason.
