@@ -7,8 +7,8 @@ import (
 )
 
 // FuzzWatch has a random schedule. Laws: the answer is that of the model, at the time of the model, where the model
-// knows it; it is never early and never later than allowed where bytes move that didn't just arrive; the activity is
-// not needed more often than twice in an idle period.
+// knows it; it is never early and never later than allowed where bytes move that didn't just arrive; three waits for the
+// next look at the activity take 7/8 of the idle limit or more.
 func FuzzWatch(f *testing.F) {
 	f.Add([]byte{1, 80, 0, 0, 0, 0})
 	f.Add([]byte{1, 80, 0, 0, 0, 200, 75, 0, 5, 3})
@@ -37,8 +37,10 @@ func FuzzWatch(f *testing.F) {
 		case got != None && got != Idle && got != e:
 			t.Fatalf("got %v at %v, want %v at %v or idle before it", got, s.now, e, at)
 		}
-		if periods := int(s.now/max(s.limits.Idle-s.limits.Idle/8, 1)) + 1; exact && s.looks > 2*periods+1 {
-			t.Fatalf("got %d looks in %d idle periods", s.looks, periods)
+		// A look finds a byte younger than 7/8, one finds it that old, one is at the limit: a byte just before the third and
+		// one just after it have the three begin again.
+		if periods := int(s.now/max(s.limits.Idle-max(s.limits.Idle/8, 1), 1)) + 1; exact && s.looks > 3*periods {
+			t.Fatalf("got %d looks in %d times 7/8 of the idle limit", s.looks, periods)
 		}
 	})
 }
