@@ -28,6 +28,9 @@ func (x *Exchange) settle(err error) error {
 		switch failed := x.body.leave(); {
 		case failed == nil, x.out.lost():
 		case !x.out.sent():
+			if err == nil {
+				x.out.restore() // an empty response is one, too
+			}
 			return x.answer(failed)
 		default:
 			x.countOnce(failed)

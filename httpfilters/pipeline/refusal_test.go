@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -60,4 +61,26 @@ func TestAcceptEncoding(t *testing.T) {
 	}
 	f.get("/")
 	f.get("/")
+}
+
+// TestEmptyResponseTakenBack: a handler that doesn't care why the body ended, and writes nothing, has made a response that
+// is refused. One that fails has put into the header what is for the answer to its error.
+func TestEmptyResponseTakenBack(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		f := &flow{TB: t, handler: newHandler(t, entry{name: "f", requestBody: onRequestBody{
+			streamed,
+			func(*Exchange, *Chunk) (Action, error) { return Continue, Reject(http.StatusTeapot, errTest) },
+		}})}
+		f.next = func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Etag", `"tag"`)
+			if _, err := io.ReadAll(r.Body); fails {
+				return err
+			}
+			return nil
+		}
+		tr := f.do(httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
+		if kept := tr.Header().Get("Etag") != ""; tr.Code != http.StatusTeapot || kept != fails {
+			t.Errorf("handler fails %v: got %d, %v, header kept %v", fails, tr.Code, tr.err, kept)
+		}
+	}
 }

@@ -241,12 +241,16 @@ func (w *writer) finish() {
 	}
 }
 
-// discard takes back a response that hasn't gone out: the header is what it was before the filters ran. Where there is no
-// response, what handlers have put into the header is for the answer that Caddy makes of their error.
+// discard takes back a response that hasn't gone out. Where there is none, what handlers have put into the header is for
+// the answer that Caddy makes of their error.
 func (w *writer) discard() {
-	if w.stage != held && w.stage != failed || w.headerOut {
-		return
+	if (w.stage == held || w.stage == failed) && !w.headerOut {
+		w.restore()
 	}
+}
+
+// restore makes the header what it was before the filters ran.
+func (w *writer) restore() {
 	header := w.ResponseWriter.Header()
 	clear(header)
 	for _, f := range w.before {
