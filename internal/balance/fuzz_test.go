@@ -24,9 +24,11 @@ var fuzzConfigs = []Config{
 type fuzzPool struct {
 	endpoints []Endpoint
 	tried     []*Live
+	without   []*Live
 }
 
-// readPool makes an endpoint of three bytes each: weight; bars, tier and whether it was tried; load and share.
+// readPool makes an endpoint of three bytes each: weight; bars, tier, whether it was tried and whether it has no room; load and
+// share.
 func readPool(data []byte) fuzzPool {
 	var p fuzzPool
 	for i := 0; i+2 < len(data) && i < 3*40; i += 3 {
@@ -37,18 +39,21 @@ func readPool(data []byte) fuzzPool {
 		if data[i+1]&16 != 0 {
 			p.tried = append(p.tried, live)
 		}
+		if data[i+1]&32 != 0 {
+			p.without = append(p.without, live)
+		}
 		p.endpoints = append(p.endpoints, Endpoint{fmt.Sprintf("e%d", i*7919%1000), int(data[i]) + 1, int(data[i+1] >> 6), live})
 	}
 	return p
 }
 
-// candidates are the places that a pick must choose from: those of the lowest tier that aren't barred, first of all
-// that weren't tried.
+// candidates are the places that a pick must choose from: those of the lowest tier that aren't barred and have room,
+// first of all that weren't tried.
 func (p fuzzPool) candidates(ignore Bars) []int {
 	for _, again := range []bool{false, true} {
 		lowest, found := math.MaxInt, []int(nil)
 		for i, e := range p.endpoints {
-			if e.Live.Bars()&^ignore != 0 || slices.Contains(p.tried, e.Live) && !again || e.Tier > lowest {
+			if e.Live.Bars()&^ignore != 0 || slices.Contains(p.without, e.Live) || slices.Contains(p.tried, e.Live) && !again || e.Tier > lowest {
 				continue
 			}
 			if e.Tier < lowest {
@@ -85,7 +90,7 @@ func FuzzPick(f *testing.F) {
 	f.Fuzz(func(t *testing.T, config uint8, seed, key uint64, ignore uint32, data []byte) {
 		c := fuzzConfigs[int(config)%len(fuzzConfigs)]
 		p := readPool(data)
-		q := Query{Seed: seed, Key: key, HasKey: seed%5 != 0, Tried: p.tried, Ignore: Bars(ignore)}
+		q := Query{Seed: seed, Key: key, HasKey: seed%5 != 0, Tried: p.tried, Without: p.without, Ignore: Bars(ignore)}
 		s := mustNew(t, c, p.endpoints, nil)
 		want, before := p.candidates(q.Ignore), p.loads()
 		got, ok := s.Pick(q)

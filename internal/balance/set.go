@@ -38,6 +38,9 @@ type Query struct {
 	// Tried are the endpoints of earlier attempts. They are chosen again only when nothing else can be. The slice is
 	// read only and not kept.
 	Tried []*Live
+	// Without are endpoints that aren't chosen, whatever else there is: they have no room for such an attempt. The slice is
+	// read only and not kept, either.
+	Without []*Live
 	// Ignore are bars that don't count: Health to fail open.
 	Ignore Bars
 	// Spill says that endpoints in Reserve are better than any of Tried, once all others were tried. One that is Full and
@@ -47,7 +50,8 @@ type Query struct {
 
 // allows says whether an endpoint can be chosen.
 func (q *Query) allows(l *Live) bool {
-	return l.bars.Load()&^uint32(q.Ignore) == 0 && (len(q.Tried) == 0 || !slices.Contains(q.Tried, l))
+	return l.bars.Load()&^uint32(q.Ignore) == 0 && (len(q.Tried) == 0 || !slices.Contains(q.Tried, l)) &&
+		(len(q.Without) == 0 || !slices.Contains(q.Without, l))
 }
 
 // Set is a list of endpoints, prepared for a policy. It is safe for concurrent use.

@@ -153,6 +153,12 @@ func TestTried(t *testing.T) {
 				t.Errorf("got %v, want all on the first", got)
 			}
 		})
+		q.Without = []*Live{a}
+		t.Run("not_one_without_room", func(t *testing.T) {
+			if i, ok := s.Pick(q); ok {
+				t.Errorf("got %d, want none", i)
+			}
+		})
 		if !slices.Equal(q.Tried, []*Live{a, b}) {
 			t.Error("the list of tried endpoints was changed")
 		}

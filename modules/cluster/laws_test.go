@@ -48,6 +48,28 @@ func TestRefusedRetriesLeaveNoLoad(t *testing.T) {
 	held.Done(Outcome{})
 }
 
+// TestRetriesFullGoesElsewhere checks that a retry which has tried all goes to one that has room for it, whichever the
+// balancer likes better.
+func TestRetriesFullGoesElsewhere(t *testing.T) {
+	set := settings{static: static(1, 1), balancer: by(balance.First), policy: retryingOn(health.Connect)}
+	set.static[0].limits.Retries = 1
+	c := running(t, set)
+	for i, want := range []string{"192.0.2.1:1000", "192.0.2.1:1001"} {
+		r, l := lease(t, c)
+		for tries := 1; tries < 3; tries++ {
+			if d := l.Fail(Failure{Outcome: Outcome{Kind: health.Connect}, Repeatable: true, Eligible: true}); d.Action != health.Again {
+				t.Fatalf("request %d: got %+v", i, d)
+			}
+			if err := r.Pick(l, Key{}); err != nil {
+				t.Fatalf("request %d, try %d: %v", i, tries+1, err)
+			}
+		}
+		if got := l.Endpoint().Address(); got != want {
+			t.Errorf("request %d: got %s at the third try, want %s", i, got, want)
+		}
+	}
+}
+
 // TestZ52_AllDownThenOneUp checks that a cluster of which all are down uses all, and only the one that comes back.
 func TestZ52_AllDownThenOneUp(t *testing.T) {
 	set := settings{static: static(1, 1, 1), policy: health.Config{Active: health.Thresholds{Rise: 1, Fall: 1}}}

@@ -149,7 +149,7 @@ func (r *Request) Pick(l *Lease, key Key) error {
 			return c.refuse(why)
 		}
 		if why == health.EndpointRetries {
-			query.Tried, waits = append(query.Tried, &e.live), waits || view.Offers(place)
+			query.Without, waits = append(query.Without, &e.live), waits || view.Offers(place)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (r *roster) pick(q *balancers.Query) (int, bool) {
 	}
 	// Another balancer may keep what it is given.
 	own := *q
-	own.Tried = slices.Clone(q.Tried)
+	own.Tried, own.Without = slices.Clone(q.Tried), slices.Clone(q.Without)
 	return r.picker.Pick(own)
 }
 
