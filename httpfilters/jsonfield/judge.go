@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/caddy-sluice/sluice/httpfilters/pipeline"
 	"github.com/caddy-sluice/sluice/internal/jsonscan"
@@ -144,10 +145,18 @@ func (s *scan) ambiguous() bool {
 	switch s.Reason() {
 	case jsonscan.Duplicate, jsonscan.Alike, jsonscan.BOM, jsonscan.Encoding, jsonscan.Surrogate:
 		return true
-	case jsonscan.NotObject: // with what some readers pass over in front: comments and white space of other kinds
-		return s.first == '/' || s.first == '#' || s.first < ' ' || s.first >= 0x7f
+	case jsonscan.NotObject:
+		return passedOver(s.first)
 	}
 	return false
+}
+
+// passedOver reports whether no value begins with a byte, in JSON or in its dialects, so that a reader who finds an object
+// behind it has passed over it: a comment, white space of another kind, the prefix )]}' that Gson skips, another bracket, a
+// separator. With letters, quotes and [ a value does begin, which is what readers take. Nor are the signs here with which
+// forms, XML and multipart bodies begin.
+func passedOver(first byte) bool {
+	return first < ' ' || first >= 0x7f || strings.IndexByte("/#()]},;:", first) >= 0
 }
 
 // broken reports whether a body begins like an object, and isn't one: some readers may take it for one all the same.
