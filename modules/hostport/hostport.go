@@ -40,9 +40,9 @@ func Parse(text string) (Address, error) {
 	if err != nil {
 		return Address{}, fmt.Errorf("%q: %w", text, portError(text, err))
 	}
+	path, _, _ := strings.Cut(na.Host, "|") // permission bits are for those who listen
 	switch {
-	case na.Network == "unix" && na.Host != "":
-		path, _, _ := strings.Cut(na.Host, "|") // permission bits are for those who listen
+	case na.Network == "unix" && path != "":
 		return Address{Path: path}, nil
 	case na.Network != "tcp" && na.Network != "unix":
 		return Address{}, fmt.Errorf("%q: must be host:port or unix/path, not %s", text, na.Network)

@@ -50,6 +50,7 @@ func TestParseRefuses(t *testing.T) {
 		{"10.0.0.1:80-81", "must have one port, not a range"},
 		{"udp/10.0.0.1:80", "must be host:port or unix/path, not udp"},
 		{"unix/", "must be an address"},
+		{"unix/|0200", "must be an address, host:port or unix/path"},
 		{"*.example.com:80", "not a host name"},
 		{".example.com:80", "not a host name"},
 		{"a b.example.com:80", "a b.example.com:80"},
