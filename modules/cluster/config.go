@@ -21,13 +21,14 @@ type Config struct {
 	// How an endpoint is chosen. The endpoints must suit it: their number the table of `maglev`. Default: `p2c`.
 	BalanceRaw json.RawMessage `json:"balance,omitempty" caddy:"namespace=sluice.balancers inline_key=policy"`
 
-	// What happens when too few endpoints are available, see `panic_threshold`: `fail_open` uses all, whatever is known
-	// about their health, `refuse` uses none. Neither passes a limit, or uses an endpoint that was taken out by hand.
+	// What happens when too few endpoints are available, see `panic_threshold`: `fail_open` uses all of one tier, whatever is
+	// known about their health, `refuse` uses none. Neither passes a limit, or uses an endpoint that was taken out by hand.
 	// Default: `fail_open`. No placeholders.
 	OnNoEndpoint string `json:"on_no_endpoint,omitempty"`
 
-	// The percentage of endpoints below which too few are available. 0 means: when there is none at all. Range: 0 to 100.
-	// Default: 0. No placeholders.
+	// The percentage of endpoints below which too few are available. The next tier, the backups last, serves then, and
+	// what still works in the tiers before it doesn't. 0 means: when there is none at all. Range: 0 to 100. Default: 0. No
+	// placeholders.
 	PanicThreshold int `json:"panic_threshold,omitempty"`
 
 	// Lets the weight of an endpoint grow after it has come back or was added. Default: off. Refused with `maglev`,
@@ -86,8 +87,8 @@ type EndpointConfig struct {
 	// Its share of the load, beside those of the others. Range: 1 to 65535. Default: 1. No placeholders.
 	Weight *int `json:"weight,omitempty"`
 
-	// Whether it serves only when none of the others is available, or when a request has failed at all of them. Default:
-	// `false`.
+	// Whether it serves only when too few of the others are available, see `panic_threshold`, or when a request has failed at
+	// all of them. Default: `false`.
 	Backup bool `json:"backup,omitempty"`
 
 	// How much may go on at a time at this endpoint. Default: no limits but the cluster's.

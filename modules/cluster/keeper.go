@@ -54,9 +54,10 @@ func (c *Cluster) look(buf []health.Event) (until time.Time, _ []health.Event) {
 		h.View(now) // makes the events of what has changed by time alone
 		buf = c.tellAll(buf)
 		// This comes after the events were taken: whatever changes later makes one, and wakes the keeper.
-		view := h.View(now)
+		roster, view := c.state.look(now)
 		if until = view.Until(); !h.EventsReady() {
 			c.tellLasting(view.Stance())
+			c.tellTier(roster.serving(view))
 			return until, buf
 		}
 	}

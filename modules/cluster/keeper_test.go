@@ -16,10 +16,14 @@ import (
 	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
-// watched starts a cluster of two endpoints whose keeper is at work. Its logger notes all from Info on.
+// watched starts a cluster of two endpoints, or of those that the settings have, whose keeper is at work. Its logger notes
+// all from Info on.
 func watched(t *testing.T, set settings) (*Cluster, *emitted, *observer.ObservedLogs) {
 	t.Helper()
-	set.static, set.balancer = static(1, 1), by(balance.First)
+	set.balancer = by(balance.First)
+	if set.static == nil {
+		set.static = static(1, 1)
+	}
 	c := handle(t, set)
 	core, logs := observer.New(zap.InfoLevel)
 	c.logger = zap.New(core)

@@ -42,8 +42,10 @@ type state struct {
 	// lookups counts the answers of discovery, lookupFailures the failures.
 	lookups, lookupFailures atomic.Uint64
 
-	// lacking says that the operator was told of too few endpoints, and not of enough since. It is the keeper's.
+	// lacking says that the operator was told of too few endpoints, and not of enough since; later is the tier after the
+	// first of which he was told that it serves, 0 if none does. They are the keeper's.
 	lacking bool
+	later   uint8
 	// news are the events that are to be emitted.
 	news news
 
@@ -70,6 +72,7 @@ type state struct {
 type roster struct {
 	endpoints []*Endpoint
 	weights   []uint32
+	tiers     []uint8
 	picker    balancers.Picker
 	// members is that of the view which has the same endpoints.
 	members uint64
@@ -252,6 +255,7 @@ func (s *state) line(c *Cluster, as reweighed) (*plan, []balancers.Endpoint) {
 		weight := s.weight(&p.members[i], as)
 		p.roster.endpoints = append(p.roster.endpoints, e)
 		p.roster.weights = append(p.roster.weights, weight)
+		p.roster.tiers = append(p.roster.tiers, p.members[i].tier)
 		list = append(list, balancers.Endpoint{Key: e.text, Weight: int(weight), Tier: int(p.members[i].tier), Live: &e.live})
 	}
 	return p, list

@@ -13,6 +13,9 @@ type Status struct {
 	Name string `json:"name"`
 	// Stance is `normal`, `fail_open`, `refusing` or `empty`.
 	Stance string `json:"stance"`
+	// ServingTier is the Tier of the endpoints that serve; nil if none does. Those of others get only trials, and what has
+	// failed at all of these.
+	ServingTier *uint8 `json:"serving_tier,omitempty"`
 	// Total counts the endpoints, Healthy those that are available.
 	Total   int `json:"total"`
 	Healthy int `json:"healthy"`
@@ -120,11 +123,15 @@ func find(name string) *state {
 
 func (s *state) status() Status {
 	now := time.Now()
-	view, stats := s.health.View(now), s.health.Stats()
+	roster, view := s.look(now)
+	stats := s.health.Stats()
 	st := Status{
 		Name: s.name, Stance: view.Stance().String(), Total: view.Len(), Healthy: view.Available(),
 		Requests: stats.RequestsActive, Retries: stats.RetriesActive, Connections: stats.ConnectionsActive,
 		Pending: stats.PendingActive, Ejected: stats.EjectedNow, Endpoints: []EndpointStatus{},
+	}
+	if tier, serves, _ := roster.serving(view); serves {
+		st.ServingTier = &tier
 	}
 	known := s.health.Statuses(now)
 	s.mu.Lock()
