@@ -165,8 +165,21 @@ func (s *state) note(e *Endpoint, o *override, change *Change) {
 	if change.State != "" {
 		s.order(e, o, *change)
 	}
-	s.log("endpoint ordered by hand", e, zap.Uint32("weight", o.weight), zap.String("order", o.state),
-		zap.Duration("deadline", change.Deadline))
+	s.log("endpoint ordered by hand", e, o.fields()...)
+}
+
+// fields says all that is ordered, and how much of a deadline is left.
+func (o *override) fields() (fields []zap.Field) {
+	if o.weight > 0 {
+		fields = append(fields, zap.Uint32("weight", o.weight))
+	}
+	if o.state != "" {
+		fields = append(fields, zap.String("order", o.state))
+	}
+	if left := time.Until(o.deadline); left > 0 {
+		fields = append(fields, zap.Duration("deadline", left))
+	}
+	return fields
 }
 
 // takeBack ends an override. The caller holds mu.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -196,6 +197,33 @@ func TestOverrideSurvivesReload(t *testing.T) {
 			t.Errorf("got %+v, %+v", s, s.Override)
 		}
 	}
+}
+
+// TestOverrideIsLogged checks that the line about an order has all that stands, and nothing else.
+func TestOverrideIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, logs := watched(t, settings{})
+		e, weight := c.state.roster.Load().endpoints[1], uint32(3)
+		for i, row := range []struct {
+			change Change
+			want   map[string]any
+		}{
+			{Change{Weight: &weight}, map[string]any{"weight": weight}},
+			{Change{State: "drain", Deadline: time.Minute}, map[string]any{"weight": weight, "order": "drain", "deadline": time.Minute}},
+			{Change{Weight: &weight}, map[string]any{"weight": weight, "order": "drain", "deadline": 50 * time.Second}},
+			{Change{Weight: &weight}, map[string]any{"weight": weight, "order": "drain", "deadline": 40 * time.Second}},
+			{Change{State: "up"}, map[string]any{"weight": weight, "order": "up"}},
+		} {
+			orderAt(t, e, row.change)
+			row.want["endpoint"] = e.Address()
+			lines := logs.FilterMessage("endpoint ordered by hand").All()
+			if got := lines[len(lines)-1].ContextMap(); len(lines) != i+1 || !maps.Equal(got, row.want) {
+				t.Errorf("order %d: got %v in line %d, want %v", i+1, got, len(lines), row.want)
+			}
+			time.Sleep(10 * time.Second) // virtual time
+		}
+		StopAll([]*Cluster{c})
+	})
 }
 
 // TestOverrideWeight checks that a weight that was ordered counts.
