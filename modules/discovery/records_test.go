@@ -223,36 +223,40 @@ func TestNextServer(t *testing.T) {
 	}
 }
 
-// TestServerThatIsSilent checks that one that says nothing is given up after its time.
+// TestServerThatIsSilent checks that one that says nothing is given up after its time, and that the next one is asked then.
 func TestServerThatIsSilent(t *testing.T) {
 	silent := &zone{handle: func(string, *dns.Msg) *dns.Msg { return nil }}
-	_, server := zoneOf(t, service+". 60 IN SRV 1 1 80 a.test.")
+	z, server := zoneOf(t, service+". 60 IN SRV 1 1 80 a.test.")
 	start := time.Now()
 	wantFound(t, srv(t, silent.serve(t), server), "a.test:80/1/1")
-	if took := time.Since(start); took < serverTimeout || took > 2*serverTimeout {
+	if took := time.Since(start); took < serverTimeout {
 		t.Errorf("got an answer after %v, want it after %v", took, serverTimeout)
+	}
+	// Where the machine was busy for all the time that the other one has, both are asked once more.
+	if got, want := silent.questions(), z.questions(); len(got) == 0 || !slices.Equal(got, want) {
+		t.Errorf("got the questions %v to the one that is silent, %v to the other", got, want)
 	}
 }
 
+// TestTheCallerGoes checks that a lookup ends with its context. A time in which the machine was busy elsewhere says nothing.
 func TestTheCallerGoes(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	silent := &zone{handle: func(string, *dns.Msg) *dns.Msg {
-		asked <- struct{}{}
-		return nil
-	}}
-	s := srv(t, silent.serve(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-asked
-		cancel()
-	}()
-	start := time.Now()
-	if _, _, err := s.Lookup(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
+	var took time.Duration
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		silent := &zone{handle: func(string, *dns.Msg) *dns.Msg {
+			cancel()
+			return nil
+		}}
+		s := srv(t, silent.serve(t))
+		start := time.Now()
+		if _, _, err := s.Lookup(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		if took = time.Since(start); took < serverTimeout/2 {
+			return
+		}
 	}
-	if took := time.Since(start); took > serverTimeout/2 {
-		t.Errorf("got the end after %v", took)
-	}
+	t.Errorf("got the end after %v", took)
 }
 
 // TestWithoutEDNS has a server that doesn't know EDNS0.
