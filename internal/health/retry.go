@@ -66,7 +66,7 @@ type Failure struct {
 	// Passed says that some of the answer was passed on to the client.
 	Passed bool
 	// Elsewhere says that only an endpoint at which the request hasn't failed may do. It is for what took as long as it
-	// may: the same endpoint would only take that long once more.
+	// may, as the same endpoint would only take that long once more, and for callers that try none twice.
 	Elsewhere bool
 }
 

@@ -140,6 +140,49 @@ func TestEveryEndpointFails(t *testing.T) {
 	s.wantIdle(t)
 }
 
+// TestNoOtherEndpoint checks that a connection which has tried all endpoints ends at once, that nothing is counted as a retry
+// then, and that no endpoint gets an attempt that isn't made.
+func TestNoOtherEndpoint(t *testing.T) {
+	for _, tc := range []struct{ name, retry string }{
+		{"at_once", ``},
+		{"no_wait", `,"retry":{"max":3,"backoff_base":"1h","backoff_cap":"1h"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			down := closed(t)
+			s := start(t, endpoints(down)+tc.retry, `,"connect_timeout":"1s"`)
+			for range 3 {
+				s.fails(t, session.ConnectFailure)
+			}
+			s.wantFailed(t, down, 3, 0)
+		})
+	}
+	t.Run("the_other_one_is_full", func(t *testing.T) {
+		down, list := closed(t), servers(t, 1)
+		s := start(t, fmt.Sprintf(`"endpoints":[{"address":"%s"},{"address":"%s","limits":{"max_requests":1}}]`, down, list[0].address)+first, ``)
+		v := s.visit(t, "192.0.2.7")
+		v.at(t)
+		s.fails(t, session.ConnectFailure)
+		s.wantFailed(t, down, 2, 2)
+		v.leave()
+		s.wantIdle(t)
+	})
+}
+
+// wantFailed checks how many attempts at an endpoint have failed, that there were no others, and how many retries there were.
+func (s *site) wantFailed(t *testing.T, address string, attempts, retries float64) {
+	t.Helper()
+	got := s.counts(t)
+	for name, want := range map[string]float64{
+		"attempts_total " + s.Cluster + " " + address + " connect": attempts,
+		"attempts_total " + s.Cluster + " " + address + " aborted": 0,
+		"events_total " + s.Cluster + " retry":                     retries,
+	} {
+		if got := got["caddy_sluice_cluster_"+name]; got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestZ122_ResetByEndpoint checks when a reset counts against the endpoint: if it has said nothing before.
 func TestZ122_ResetByEndpoint(t *testing.T) {
 	for _, tc := range []struct {

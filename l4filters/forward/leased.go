@@ -100,13 +100,10 @@ func (l *leased) stop(why cluster.Cause) { l.sess.Stop(stopReasons[why]) }
 func (h *Handler) seek(ctx context.Context, cx *layer4.Connection, l *leased) (net.Conn, error) {
 	key := h.key(cx, l.sess)
 	for {
-		if err := l.request.Pick(&l.lease, key); err != nil {
+		if err := l.request.PickOther(&l.lease, key); err != nil {
 			return nil, l.because(err)
 		}
 		e := l.lease.Endpoint()
-		if l.request.Tried(e) { // then all were
-			break
-		}
 		if err := h.cluster.Count(&l.counted, e); err != nil {
 			if l.full(err) {
 				continue
@@ -179,7 +176,12 @@ func (h *Handler) attemptEnd(ctx context.Context, l *leased, now time.Time) time
 // again settles an attempt that has failed, and says whether to try another endpoint, after a wait.
 func (h *Handler) again(ctx context.Context, l *leased, err error) bool {
 	l.failed = err
-	f := cluster.Failure{Outcome: cluster.Outcome{Kind: l.blame(err, time.Now())}, Repeatable: !guarddial.Over(ctx), Eligible: true}
+	f := cluster.Failure{
+		Outcome:    cluster.Outcome{Kind: l.blame(err, time.Now())},
+		Repeatable: !guarddial.Over(ctx),
+		Eligible:   true,
+		Elsewhere:  true,
+	}
 	l.lease.Because(err)
 	d := l.lease.Fail(f)
 	if entry := h.logger.Check(zap.DebugLevel, "connecting to endpoint failed"); entry != nil {

@@ -112,9 +112,15 @@ func (r *Request) spills(roster *roster, view *health.View) bool {
 // Pick leases an endpoint for the next attempt: one at which none has failed, if there is one. When attempts have failed at
 // all that are offered, it is one in reserve: a backup, or one of a priority that isn't served. The error is a *Refused;
 // then there is no lease. key is what to choose by, for a balancer that has one. No lease of the request is open.
-func (r *Request) Pick(l *Lease, key Key) error {
+func (r *Request) Pick(l *Lease, key Key) error { return r.pick(l, key, nil) }
+
+// PickOther is Pick for those that come back to no endpoint: it refuses if all were tried.
+func (r *Request) PickOther(l *Lease, key Key) error { return r.pick(l, key, slices.Clip(r.tried)) }
+
+// pick is Pick, but for the endpoints that aren't chosen whatever else there is.
+func (r *Request) pick(l *Lease, key Key, without []*balancers.Live) error {
 	c := r.cluster
-	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried}
+	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried, Without: without}
 	if c.key.Source != balancers.NoKey && !key.set {
 		c.state.keyless.Add(1)
 	}
@@ -128,8 +134,7 @@ func (r *Request) Pick(l *Lease, key Key) error {
 		roster, view := c.state.look(now)
 		query.Spill = !waits && r.spills(roster, view)
 		place, ok := roster.pick(&query)
-		if !ok && why == health.NoEndpoint && view.Offered() > 0 {
-			// They are full, all of those that are offered.
+		if !ok && why == health.NoEndpoint && r.crowded(roster, view, without) {
 			c.state.crowded.Add(1)
 			why = health.EndpointRequests
 		}
@@ -152,6 +157,20 @@ func (r *Request) Pick(l *Lease, key Key) error {
 			query.Without, waits = append(query.Without, &e.live), waits || view.Offers(place)
 		}
 	}
+}
+
+// crowded says whether nothing could be picked since endpoints are full: those that are offered, but for the ones at which an
+// attempt has failed, if without has them.
+func (r *Request) crowded(roster *roster, view *health.View, without []*balancers.Live) bool {
+	if len(without) == 0 {
+		return view.Offered() > 0
+	}
+	for place, e := range roster.endpoints {
+		if view.Offers(place) && (!slices.Contains(without, &e.live) || slices.Contains(r.full, e)) {
+			return true
+		}
+	}
+	return false
 }
 
 // try makes a lease of a pick, or gives the pick back.

@@ -37,6 +37,51 @@ func TestReserveAfterFailure(t *testing.T) {
 	l.Done(Outcome{})
 }
 
+// TestPickOther checks that it comes back to no endpoint, goes on to the backups all the same, and says why there is none.
+func TestPickOther(t *testing.T) {
+	refused := func(t *testing.T, r *Request, l *Lease, want health.Refusal) {
+		t.Helper()
+		var refused *Refused
+		if err := r.PickOther(l, Key{}); !errors.As(err, &refused) || refused.Why != want {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	t.Run("all_tried", func(t *testing.T) {
+		c, _ := reserved(t, nil)
+		r, l := admit(t, c), new(Lease)
+		seen := make(map[*Endpoint]bool)
+		for range 4 {
+			if err := r.PickOther(l, Key{}); err != nil {
+				t.Fatal(err)
+			}
+			seen[l.Endpoint()] = true
+			l.Fail(lost)
+		}
+		if len(seen) != 4 {
+			t.Errorf("got %d endpoints, want each once", len(seen))
+		}
+		refused(t, r, l, health.NoEndpoint)
+		r.Finish()
+	})
+	t.Run("no_room", func(t *testing.T) {
+		c, all := reserved(t, func(set *settings) { set.static[0].limits.Requests, set.static[1].limits.Connections = 1, 1 })
+		_, other := lease(t, c)
+		if other.Endpoint() != all[0] {
+			t.Fatalf("got %s, want the first endpoint", other.Endpoint().Address())
+		}
+		r, l := lease(t, c)
+		l.Crowded()
+		refused(t, r, l, health.EndpointRequests)
+		other.Done(Outcome{})
+		if err := r.PickOther(l, Key{}); err != nil || l.Endpoint() != all[0] {
+			t.Fatalf("got %v, want the endpoint that has room by now", err)
+		}
+		l.Fail(lost)
+		refused(t, r, l, health.EndpointRequests)
+		r.Finish()
+	})
+}
+
 // TestReserveAfterFullIsOut checks that an endpoint without room doesn't keep a request from the reserve once it is out.
 func TestReserveAfterFullIsOut(t *testing.T) {
 	c, all := reserved(t, nil)
