@@ -2,12 +2,15 @@ package validaterequest
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -177,6 +180,42 @@ func TestAnsweredHere(t *testing.T) {
 	// The rules come first.
 	if got := s.exchange(t, lines("OPTIONS / HTTP/1.1", "Host: a.example", "Max-Forwards: 0", "X-Sluice-A: 1")); got.status != 400 {
 		t.Errorf("with a reserved header: got %d, want 400", got.status)
+	}
+}
+
+// TestMaxForwardsOnce has several handlers in the way of a request. They are one hop.
+func TestMaxForwardsOnce(t *testing.T) {
+	one, other := load(t, `{}`), load(t, `{"encoded_slashes":"refuse"}`)
+	none := load(t, `{"max_forwards":"off"}`)
+	for _, tc := range []struct {
+		name       string
+		handlers   []*Handler
+		sent, want string
+	}{
+		{"two", []*Handler{one, other}, "5", "4"},
+		{"two, to the last hop", []*Handler{one, other}, "1", "0"},
+		{"the same twice", []*Handler{one, one}, "5", "4"},
+		{"the first takes no notice", []*Handler{none, one}, "5", "4"},
+		{"none takes notice", []*Handler{none, none}, "5", "5"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodOptions, "/", http.NoBody)
+			r.Header.Set("Max-Forwards", tc.sent)
+			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, new(caddyhttp.Server))
+			var next caddyhttp.Handler = caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+				if got := r.Header.Get("Max-Forwards"); got != tc.want {
+					t.Errorf("got %s, want %s", got, tc.want)
+				}
+				return errors.New("came through")
+			})
+			for _, h := range slices.Backward(tc.handlers) {
+				behind := next
+				next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, behind) })
+			}
+			if err := next.ServeHTTP(httptest.NewRecorder(), r); err == nil {
+				t.Error("got an answer, want the request at the last handler")
+			}
+		})
 	}
 }
 

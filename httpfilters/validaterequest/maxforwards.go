@@ -8,16 +8,21 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
+// countedDown is the name of the variable of a request that says that it was counted down here.
+const countedDown = "sluice.max_forwards"
+
 // lastHop says whether a request for TRACE or OPTIONS is to be answered here, and counts it down if not (RFC 9110
-// §7.6.2). A value that is no number is left alone.
+// §7.6.2), once for all such handlers: they are one hop. A value that is no number is left alone.
 func lastHop(r *http.Request) bool {
 	if r.Method != http.MethodTrace && r.Method != http.MethodOptions {
 		return false
 	}
 	values := r.Header["Max-Forwards"]
-	if len(values) != 1 {
+	if len(values) != 1 || caddyhttp.GetVar(r.Context(), countedDown) != nil {
 		return false
 	}
 	left, err := strconv.ParseUint(strings.Trim(values[0], " \t"), 10, 64)
@@ -28,6 +33,7 @@ func lastHop(r *http.Request) bool {
 		return true
 	}
 	r.Header["Max-Forwards"] = []string{strconv.FormatUint(left-1, 10)}
+	caddyhttp.SetVar(r.Context(), countedDown, true)
 	return false
 }
 
