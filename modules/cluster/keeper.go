@@ -110,7 +110,8 @@ func (c *Cluster) tell(event *health.Event) {
 	}
 }
 
-// log writes a line about an endpoint. An end that was expected, that of a slow start, is for those who debug.
+// log writes a line about an endpoint. Only what was available and isn't any more is a warning. An end that was expected,
+// that of a slow start, is for those who debug.
 func (c *Cluster) log(e *Endpoint, before, after health.Reason) {
 	fields := []zap.Field{zap.String("endpoint", e.text), zap.Stringer("state", after), zap.Stringer("before", before)}
 	if cause := e.cause(after); cause != "" {
@@ -119,6 +120,8 @@ func (c *Cluster) log(e *Endpoint, before, after health.Reason) {
 	switch {
 	case after == health.Drained, after == health.TurnedOff:
 		c.logger.Info("endpoint taken out by hand", fields...)
+	case !after.Available() && !before.Available(): // such as the rest of an ejection, after a check that has passed
+		c.logger.Info("endpoint is still not available", fields...)
 	case !after.Available():
 		c.logger.Warn("endpoint is not available", fields...)
 	case !before.Available():
@@ -130,12 +133,22 @@ func (c *Cluster) log(e *Endpoint, before, after health.Reason) {
 
 // tellStance tells how the cluster takes the number of endpoints by now.
 func (c *Cluster) tellStance(before, after health.Stance) {
-	fields := []zap.Field{zap.Stringer("stance", after), zap.Stringer("before", before)}
+	fields := []zap.Field{zap.Stringer("stance", after)}
+	if before != after {
+		fields = append(fields, zap.Stringer("before", before))
+	}
 	switch after {
 	case health.FailOpen:
 		c.logger.Error("too few endpoints are available: using all, whatever is known about their health", fields...)
-	case health.Refusing, health.Empty:
+	case health.Refusing:
 		c.logger.Error("too few endpoints are available: refusing", fields...)
+	case health.Empty:
+		// Somebody wants it so, or discovery has told why.
+		why := "all were taken out by hand"
+		if len(c.state.roster.Load().endpoints) == 0 {
+			why = "there is none"
+		}
+		c.logger.Warn("no endpoint can be used: "+why, fields...)
 	default:
 		// At the first start there were no endpoints before, and nobody was told.
 		if c.state.lacking {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +206,56 @@ func TestEventsHaveCaddysName(t *testing.T) {
 		if !strings.HasPrefix(name, "cluster.") || strings.ToLower(name) != name {
 			t.Errorf("got %q", name)
 		}
+	}
+}
+
+// TestOnlyFailuresWarn checks that an endpoint that is unavailable for another reason than before is no warning, and that a
+// cluster without an endpoint that can be used says why, and what it was before only if that differs.
+func TestOnlyFailuresWarn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := settings{policy: falling, static: static(1)}
+		set.policy.Outlier = health.Outlier{ConsecutiveFailures: 1, Time: time.Hour, MaxPercent: 100}
+		c, _, logs := watched(t, set)
+		e := c.state.roster.Load().endpoints[0]
+		settle(t, c, Outcome{Kind: health.Reset}) // ejected
+		settle(t, c, Outcome{Kind: health.Reset}) // unhealthy too
+		checkLines(t, logs, "warn: endpoint is not available",
+			"error: too few endpoints are available: using all, whatever is known about their health after normal",
+			"info: endpoint is still not available")
+		orderAt(t, e, Change{State: "drain"})
+		checkLines(t, logs, "info: endpoint ordered by hand", "info: endpoint taken out by hand",
+			"warn: no endpoint can be used: all were taken out by hand after fail_open")
+		StopAll([]*Cluster{c})
+	})
+}
+
+// TestEmptyIsNoChange checks that a cluster that begins without endpoints says what it is, and not what it was.
+func TestEmptyIsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := handle(t, settings{})
+		core, logs := observer.New(zap.InfoLevel)
+		c.logger = zap.New(core)
+		if err := StartAll([]*Cluster{c}); err != nil {
+			t.Fatal(err)
+		}
+		checkLines(t, logs, "warn: no endpoint can be used: there is none")
+		StopAll([]*Cluster{c})
+	})
+}
+
+// checkLines checks what was logged since the last call, with its level, and the stance before if a line has one.
+func checkLines(t *testing.T, logs *observer.ObservedLogs, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, entry := range logs.TakeAll() {
+		line := entry.Level.String() + ": " + entry.Message
+		if fields := entry.ContextMap(); fields["stance"] != nil && fields["before"] != nil {
+			line += fmt.Sprint(" after ", fields["before"])
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got lines %q, want %q", got, want)
 	}
 }

@@ -117,7 +117,7 @@ func TestTooMuchNews(t *testing.T) {
 
 // TestEmptyFromTheStart checks that a cluster without endpoints says so, once, and that the first ones end that.
 func TestEmptyFromTheStart(t *testing.T) {
-	const refusing = "too few endpoints are available: refusing"
+	const refusing = "no endpoint can be used: there is none"
 	for _, row := range []struct {
 		name string
 		err  error
