@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-sluice/sluice/internal/guarddial"
 	"github.com/caddy-sluice/sluice/modules/balancers"
 	"github.com/caddy-sluice/sluice/modules/cluster"
+	"github.com/caddy-sluice/sluice/modules/shedding"
 	"github.com/caddy-sluice/sluice/modules/upstreamtls"
 )
 
@@ -45,8 +46,9 @@ type link struct {
 	// keyed says that the cluster's balancer chooses by a key, proxied that endpoints get a PROXY header.
 	keyed, proxied bool
 
-	logger   *zap.Logger
-	refusals refusals
+	logger *zap.Logger
+	// watch tells the operator what the cluster doesn't take.
+	watch shedding.Watch
 }
 
 // newLinks reads the settings of the transport.
@@ -89,6 +91,7 @@ func (ls *links) of(c *cluster.Cluster) (*link, error) {
 	l := &link{
 		cluster: c, dialer: guarddial.Dialer{Mode: c.Guard(), Lookup: ls.names.Lookup}, secure: ls.tls,
 		keyed: c.Key().Source != balancers.NoKey, logger: ls.ctx.Logger(),
+		watch: shedding.Watch{Requests: true, Subject: zap.String("cluster", c.Name())},
 	}
 	own := ls.base
 	if c.TLS() != nil {
@@ -145,11 +148,12 @@ func (l *link) transport(fresh bool) *http.Transport {
 	return l.pooled
 }
 
-// close closes what is idle.
+// close closes what is idle, and ends the watches.
 func (ls *links) close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.byCluster {
+		l.watch.Stop()
 		l.pooled.CloseIdleConnections()
 		l.fresh.CloseIdleConnections()
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -26,7 +25,7 @@ func withErrorRoutes(r *http.Request) {
 }
 
 // TestRefusedQuietly checks that what there may be one of for each request is no error, unless there are error routes, and
-// that the log has one line when requests are refused, and one when they no longer are.
+// that the log has one line when requests are refused, and one when that is over: at the end of the config at the latest.
 func TestRefusedQuietly(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -37,10 +36,11 @@ func TestRefusedQuietly(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := newGate(t)
-			s := newSite(t, web([]string{g.address}, object{"limits": tc.limits}), nil)
+			c := new(current)
+			stop := c.load(t, object{"web": web([]string{g.address}, object{"limits": tc.limits})})
 			core, lines := observer.New(zap.InfoLevel)
-			l := s.handler.(*Handler).only
-			l.logger = zap.New(core)
+			c.handler.Load().only.logger = zap.New(core)
+			s := serveHandler(t, c)
 			var first sync.WaitGroup
 			first.Go(func() { s.get(t) })
 			eventually(t, "request", func() bool { return g.inside.Load() == 1 })
@@ -58,16 +58,15 @@ func TestRefusedQuietly(t *testing.T) {
 			close(g.open)
 			first.Wait()
 			s.get(t).want(t, http.StatusOK)
-			l.refusals.last.Add(-int64(calm)) // as if so much time had passed
-			for range 2 {
-				s.get(t).want(t, http.StatusOK)
+			stop()
+			if lines.Len() != 2 {
+				t.Fatalf("got %v, want two lines", lines.All())
 			}
-			eventually(t, "second line", func() bool { return lines.Len() == 2 })
 			begun, over := lines.All()[0], lines.All()[1]
-			if begun.Message != "refusing requests" || begun.Level != zap.WarnLevel {
+			if begun.Message != "refusing requests" || begun.Level != zap.WarnLevel || begun.ContextMap()["cluster"] != "web" {
 				t.Errorf("got %+v", begun)
 			}
-			if over.Message != "no longer refusing requests" || over.ContextMap()["refused"] != int64(4) {
+			if over.Message != "no more requests refused" || over.ContextMap()["cluster"] != "web" || over.ContextMap()["refused"] != uint64(4) {
 				t.Errorf("got %+v with %v, want 4 refused", over, over.ContextMap())
 			}
 		})
@@ -88,28 +87,4 @@ func TestUnknownQuietly(t *testing.T) {
 	if got := s.errors(); got != 1 {
 		t.Errorf("with error routes: got %d errors, want 1", got)
 	}
-}
-
-func TestRefusals(t *testing.T) {
-	var f refusals
-	now := time.Unix(1e9, 0)
-	over := func(after time.Duration, count int64) {
-		t.Helper()
-		if got, ok := f.over(now.Add(after)); got != count || ok != (count > 0) {
-			t.Errorf("after %v: got %v, %d, want %d", after, ok, got, count)
-		}
-	}
-	over(0, 0)
-	for i := range 3 {
-		if got := f.add(now.Add(time.Duration(i) * time.Second)); got != (i == 0) {
-			t.Errorf("refusal %d: got a line: %v", i, got)
-		}
-	}
-	over(2*time.Second+calm-1, 0)
-	over(2*time.Second+calm, 3)
-	over(time.Hour, 0)
-	if !f.add(now.Add(time.Hour)) {
-		t.Error("got no line for the next time")
-	}
-	over(time.Hour+calm, 1)
 }

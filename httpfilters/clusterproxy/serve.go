@@ -102,7 +102,6 @@ func (h *Handler) outgoing(r *http.Request, s *state) *http.Request {
 func (s *state) verdict(w http.ResponseWriter, r *http.Request, err error) error {
 	switch {
 	case err == nil || s.answer.status != 0:
-		s.link.granted()
 		return err
 	case s.clientGone():
 		w.WriteHeader(refusal.ClientGone)

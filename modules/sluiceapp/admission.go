@@ -205,7 +205,7 @@ func (a *App) Refuse(sess *session.Session, gate session.CloseReason) {
 	}
 	i := gate - firstGate
 	metrics.rejected[i].Inc()
-	a.sheds[i].refused(sess.Listener, gate, a.logger)
+	a.sheds[i].Refused(a.logger, zap.Stringer("listener", sess.Listener))
 	if entry := a.logger.Check(zap.DebugLevel, "connection not admitted"); entry != nil {
 		entry.Write(zap.String("remote", sess.Client.String()), zap.String("listener", sess.Listener.String()),
 			zap.String("gate", gateName(gate)))

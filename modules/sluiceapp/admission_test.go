@@ -2,13 +2,14 @@ package sluiceapp
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -282,44 +283,34 @@ func TestGatesAtZero(t *testing.T) {
 	}
 }
 
-// TestShedding checks that the log says when a gate begins to refuse and when it has stopped, whatever comes in between.
+// TestShedding checks that each gate tells when it begins to refuse, connections and requests apart, and that nothing stays
+// open in the log when the config goes.
 func TestShedding(t *testing.T) {
+	ctx, stop := modules.ContextUntil(t, caddy.ModuleMap{appName: []byte(`{}`)})
+	a, err := Of(ctx)
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
 	core, logs := observer.New(zap.InfoLevel)
-	logger := zap.New(core)
-	synctest.Test(t, func(t *testing.T) {
-		var s shedding
-		sess := session.Of(conns.New(t, client, local))
-		refuse := func(times int, pause time.Duration) {
-			for range times {
-				s.refused(sess.Listener, session.AdmissionListener, logger)
-				time.Sleep(pause) // of the bubble: no time passes
-			}
-		}
-		refuse(1000, time.Second)
-		if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["gate"] != "listener" ||
-			got[0].ContextMap()["listener"] != local {
-			t.Fatalf("while it refuses: got %v, want one warning", got)
-		}
-		time.Sleep(calm - 2*time.Second)
-		if got := logs.TakeAll(); len(got) > 0 {
-			t.Fatalf("soon after: got %v, want nothing", got)
-		}
-		time.Sleep(2 * time.Second)
-		got := logs.TakeAll()
-		if len(got) != 1 || got[0].Level != zap.InfoLevel || got[0].ContextMap()["refused"] != uint64(1000) ||
-			got[0].ContextMap()["duration"] != 999*time.Second {
-			t.Fatalf("afterwards: got %v, want one line about 1000 in 999 s", got)
-		}
-		refuse(1, 0)
-		if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel {
-			t.Errorf("again: got %v, want one warning", got)
-		}
-		s.stop()
-		time.Sleep(time.Hour)
-		if got := logs.TakeAll(); len(got) > 0 {
-			t.Errorf("stopped: got %v, want nothing", got)
-		}
-	})
+	a.logger = zap.New(core)
+	for range 3 {
+		within(t, func(sess *session.Session) { a.Refuse(sess, session.AdmissionListener) })
+		a.refuseRequest(&RequestLimits{Server: "s"}, addr("192.0.2.1"), session.AdmissionSourceIP)
+	}
+	stop()
+	var got []string
+	for _, line := range logs.All() {
+		fields := line.ContextMap()
+		got = append(got, fmt.Sprint(line.Level, " ", line.Message, " ", fields["gate"], " ", fields["listener"], " ", fields["refused"]))
+	}
+	want := []string{
+		"warn refusing connections listener " + local + " <nil>", "warn refusing requests source_ip s <nil>",
+		"info no more connections refused listener <nil> 3", "info no more requests refused source_ip <nil> 3",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // TestSources checks which clients share their permits.

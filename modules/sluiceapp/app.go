@@ -59,7 +59,7 @@ type App struct {
 	grace time.Duration
 	gates gates
 	// sheds are the gates' for connections, requestSheds those for requests.
-	sheds, requestSheds [gateCount]shedding
+	sheds, requestSheds sheds
 	state               *state
 	// giveProcess is the state's, made once.
 	giveProcess func()

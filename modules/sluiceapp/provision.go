@@ -59,18 +59,15 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.giveProcess = a.state.giveProcess
-	for i := range a.requestSheds {
-		a.requestSheds[i].requests = true
-	}
+	a.sheds.prepare(false)
+	a.requestSheds.prepare(true)
 	return a.provisionClusters(ctx)
 }
 
 // Cleanup ends the watch over the gates and gives back what Provision took.
 func (a *App) Cleanup() error {
-	for i := range a.sheds {
-		a.sheds[i].stop()
-		a.requestSheds[i].stop()
-	}
+	a.sheds.stop()
+	a.requestSheds.stop()
 	err := a.cleanupClusters()
 	if a.state == nil {
 		return err

@@ -21,9 +21,6 @@ type RequestLimits struct {
 	Prefix6 int
 }
 
-// String returns the name of the server.
-func (l *RequestLimits) String() string { return l.Server }
-
 // RequestPermit is what a request holds until it is over. The zero value holds nothing.
 type RequestPermit struct {
 	state   *state
@@ -104,7 +101,7 @@ func (p *RequestPermit) Release() {
 func (a *App) refuseRequest(l *RequestLimits, client netip.Addr, gate session.CloseReason) {
 	i := gate - firstGate
 	metrics.rejectedRequests[i].Inc()
-	a.requestSheds[i].refused(l, gate, a.logger)
+	a.requestSheds[i].Refused(a.logger, zap.String("listener", l.Server))
 	if entry := a.logger.Check(zap.DebugLevel, "request not admitted"); entry != nil {
 		entry.Write(zap.Stringer("remote", client), zap.String("listener", l.Server), zap.String("gate", gateName(gate)))
 	}

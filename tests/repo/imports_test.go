@@ -49,7 +49,7 @@ var host = slices.Concat(
 	[]string{caddyPath, configPath, caddyfilePath, layer4Path, zapPath, zapPath + "/zapcore", promPath},
 	ours(slices.Clone(coreNames)...),
 	ours("internal/prom", "internal/guarddial", "internal/linger", "internal/offstack", "internal/relay", "internal/replay",
-		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/refusal", "modules/reserved", "modules/session", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
+		"internal/sockopt", "caddyfile/...", "modules/addrcheck", "modules/balancers", "modules/cluster", "modules/discovery", "modules/healthchecks", "modules/hostport", "modules/refusal", "modules/reserved", "modules/session", "modules/shedding", "modules/sluiceapp", "modules/sockets", "modules/upstreamtls"),
 )
 
 // rules holds one entry for each package; the first that matches counts.
