@@ -31,18 +31,22 @@ func (*API) clusters(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, map[string]any{"clusters": cluster.Statuses()})
 }
 
-// cluster shows one cluster, or changes an endpoint of it.
+// cluster shows one cluster or its endpoints, or changes an endpoint of it.
 func (a *API) cluster(w http.ResponseWriter, r *http.Request) error {
-	name, address, ofEndpoint := strings.Cut(strings.TrimPrefix(r.URL.Path, pathCluster), pathEndpoints)
-	if ofEndpoint {
+	path := strings.TrimPrefix(r.URL.Path, pathCluster)
+	if name, address, _ := strings.Cut(path, pathEndpoints); address != "" {
 		return a.endpoint(w, r, name, address)
 	}
+	name, endpointsOnly := strings.CutSuffix(strings.TrimSuffix(path, "/"), strings.TrimSuffix(pathEndpoints, "/"))
 	if err := plain(w, r, http.MethodGet); err != nil {
 		return err
 	}
 	status, ok := cluster.StatusOf(name)
 	if !ok {
 		return failure(http.StatusNotFound, fmt.Errorf("%w: %q", cluster.ErrNoCluster, name))
+	}
+	if endpointsOnly {
+		return answer(w, map[string]any{"endpoints": status.Endpoints})
 	}
 	return answer(w, status)
 }
