@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -86,6 +87,9 @@ func FuzzReaders(f *testing.F) {
 	})
 }
 
+// withoutPadding removes what some readers pass over in names.
+var withoutPadding = strings.NewReplacer("-", "", "_", "")
+
 // checkStrict checks what comes through with strict.
 func checkStrict(t *testing.T, body []byte, header http.Header, result string) {
 	t.Helper()
@@ -98,6 +102,11 @@ func checkStrict(t *testing.T, body []byte, header http.Header, result string) {
 	}
 	exact := make(map[string]any)
 	readExact, readFolded := numbers(body, &exact), numbers(body, &folded)
+	for name := range exact {
+		if name != "model" && strings.EqualFold(withoutPadding.Replace(name), "model") {
+			t.Fatalf("%q: got %q, %q, and some reader takes %q for it", body, values, result, name)
+		}
+	}
 	if found {
 		first, last, err := models(body)
 		if readExact != nil || readFolded != nil || err != nil {

@@ -55,7 +55,8 @@ const (
 	Truncated
 	// Duplicate (Ambiguous): a wanted name comes twice.
 	Duplicate
-	// Alike (Ambiguous): a name that some readers take for a wanted one: it differs by case alone, or has a NUL behind it.
+	// Alike (Ambiguous): a name that some readers take for a wanted one: it differs by case, - and _ alone, or has a NUL behind
+	// it. Also one that is too long to keep, of which the beginning is so, with much - and _ in it.
 	Alike
 	// Depth (TooDeep): the only reason of that state.
 	Depth

@@ -19,6 +19,8 @@ const (
 	// foldGrowth is by how much a name may be longer, in bytes, than one from which it differs by case alone: k is one
 	// byte, the Kelvin sign three.
 	foldGrowth = 3
+	// padding is how much more a name may be longer for the - and _ in it that some readers pass over. Names have a few.
+	padding = 64
 )
 
 // Options say what to look for.
@@ -76,23 +78,43 @@ func (q *Query) add(name string) error {
 		if bytes.Equal(wanted, other) {
 			return fmt.Errorf("name %q is given twice", name)
 		}
-		if q.strict && alike(wanted, other) {
+		if q.strict && alike(wanted, other, false) {
 			return fmt.Errorf("names %q and %q are one name to some readers, so that no strict scan can have both", other, name)
 		}
 	}
 	q.names = append(q.names, wanted)
-	q.maxName = max(q.maxName, foldGrowth*len(name)+1) // one more for a NUL behind it
+	q.maxName = max(q.maxName, foldGrowth*len(name)+padding+1) // one more for a NUL behind it
 	return nil
 }
 
 // memory is how much a scan keeps: one name, and one value for each wanted member.
 func (q *Query) memory() int { return q.maxName + len(q.names)*q.maxValue }
 
-// alike reports that some readers take a name for another: they don't tell case apart, as encoding/json does not, or stop
-// at a NUL, as readers written in C may.
-func alike(name, wanted []byte) bool {
-	if i := bytes.IndexByte(name, 0); i >= 0 && !bytes.EqualFold(name, wanted) {
-		name = name[:i]
+// alike reports that some readers take a name for another: they don't tell case apart, as encoding/json does not, and pass over
+// - and _, as its second version can be told to, or take both tenant_id and tenantId, as protobuf does; or they stop at a NUL,
+// as readers written in C may. Of a name that is cut, it is enough that the beginning fits: the rest may be padding.
+func alike(name, wanted []byte, cut bool) bool {
+	for {
+		name, wanted = unpadded(name), unpadded(wanted)
+		switch {
+		case !utf8.FullRune(name): // over, or cut within a character
+			return cut || len(wanted) == 0
+		case len(wanted) == 0:
+			return name[0] == 0
+		}
+		_, n := utf8.DecodeRune(name)
+		_, m := utf8.DecodeRune(wanted)
+		if !bytes.EqualFold(name[:n], wanted[:m]) {
+			return false
+		}
+		name, wanted = name[n:], wanted[m:]
 	}
-	return bytes.EqualFold(name, wanted)
+}
+
+// unpadded returns a name without what it begins with that some readers pass over.
+func unpadded(name []byte) []byte {
+	for len(name) > 0 && (name[0] == '-' || name[0] == '_') {
+		name = name[1:]
+	}
+	return name
 }

@@ -218,14 +218,14 @@ func (s *Scanner) keepByte(c byte) {
 	s.kept = append(s.kept, c)
 }
 
-// holdRun keeps bytes, if they matter and all of them have room. What is kept is always the beginning of the whole.
+// holdRun keeps bytes, if they matter, as far as they have room. What is kept is always the beginning of the whole, however
+// that is cut.
 func (s *Scanner) holdRun(run []byte) {
 	if !s.keep || s.over {
 		return
 	}
-	if len(run) > cap(s.kept)-len(s.kept) {
-		s.over = true
-		return
+	if room := cap(s.kept) - len(s.kept); len(run) > room {
+		run, s.over = run[:room], true
 	}
 	s.kept = append(s.kept, run...)
 }

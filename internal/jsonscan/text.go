@@ -187,8 +187,7 @@ func (s *Scanner) strEnd(b []byte, i int) int {
 	return i + 1
 }
 
-// compare looks whether a name of the outermost object is wanted. Of one that was too long to keep, what was kept may
-// still be a wanted name and a NUL.
+// compare looks whether a name of the outermost object is wanted.
 func (s *Scanner) compare(i int) int {
 	for n, wanted := range s.query.names {
 		same := !s.over && bytes.Equal(s.kept, wanted)
@@ -198,18 +197,11 @@ func (s *Scanner) compare(i int) int {
 			s.wanted = n + 1
 		case same && s.query.strict:
 			return s.fail(Ambiguous, Duplicate, i)
-		case !same && s.query.strict && s.alike(wanted):
+		case !same && s.query.strict && alike(s.kept, wanted, s.over):
 			return s.fail(Ambiguous, Alike, i)
 		}
 	}
 	return i + 1
-}
-
-func (s *Scanner) alike(wanted []byte) bool {
-	if s.over && bytes.IndexByte(s.kept, 0) < 0 {
-		return false
-	}
-	return alike(s.kept, wanted)
 }
 
 // escape goes on with an escape, and ends in the string behind it, if all of it is there.
