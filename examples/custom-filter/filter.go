@@ -119,6 +119,9 @@ func (f *Filter) RequestBody(x *pipeline.Exchange, c *pipeline.Chunk) (pipeline.
 	return pipeline.Done, x.Set(wordsKey, strconv.Itoa(n.words))
 }
 
+// DeclaredResults implements pipeline.ResultDeclarer: there is one key, and its values can't be listed.
+func (*Filter) DeclaredResults() map[string][]string { return map[string][]string{wordsKey: nil} }
+
 // Response implements pipeline.ResponseFilter. A handler may answer before it has read the body, or without reading it.
 func (f *Filter) Response(x *pipeline.Exchange) error {
 	if n, ok := x.State().(*count); ok && n.complete {
@@ -144,5 +147,6 @@ var (
 	_ caddyfile.Unmarshaler      = (*Filter)(nil)
 	_ pipeline.RequestBodyFilter = (*Filter)(nil)
 	_ pipeline.ResponseFilter    = (*Filter)(nil)
+	_ pipeline.ResultDeclarer    = (*Filter)(nil)
 	_ pipeline.LogFilter         = (*Filter)(nil)
 )

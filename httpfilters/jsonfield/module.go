@@ -150,6 +150,13 @@ func (f *Filter) OwnedHeaders() []string {
 	return names
 }
 
+// DeclaredResults implements pipeline.ResultDeclarer.
+func (*Filter) DeclaredResults() map[string][]string {
+	return map[string][]string{
+		statusKey: {statusFound, statusMissing, statusInvalid, statusAmbiguous, statusEmpty, statusEncoded, statusLimit},
+	}
+}
+
 // whole reports whether the filter looks at bodies once they are complete.
 func (f *Filter) whole() bool { return f.Strict == on && f.OnLimit == reject }
 
@@ -258,4 +265,5 @@ var (
 	_ pipeline.TooLargeFilter    = (*Filter)(nil)
 	_ pipeline.BodyHeadFilter    = (*Filter)(nil)
 	_ pipeline.HeaderOwner       = (*Filter)(nil)
+	_ pipeline.ResultDeclarer    = (*Filter)(nil)
 )

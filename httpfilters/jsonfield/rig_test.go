@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,5 +156,7 @@ func (s *site) check(t *testing.T, c *http.Client, body string, w want, headers 
 		t.Errorf("%.60q: got %d, come through %v, want %d", body, res.StatusCode, got != nil, w.status)
 	case got != nil && (got.body != body || got.status != w.result || strings.Join(got.header["X-Model"], ",") != w.header):
 		t.Errorf("%.60q: got %.60q, %q, X-Model %q, want %q, %q", body, got.body, got.status, got.header["X-Model"], w.result, w.header)
+	case got != nil && !slices.Contains(new(Filter).DeclaredResults()[statusKey], got.status):
+		t.Errorf("%.60q: got %q, which is not declared", body, got.status)
 	}
 }

@@ -114,7 +114,7 @@ func (h *Handler) provisionBranch(ctx caddy.Context, i int, from *Branch, filter
 	if _, taken := filters[b.name]; taken {
 		return b, fmt.Errorf("name: %q is the name of a filter", b.name)
 	}
-	if err := b.look(from.OnResult); err != nil {
+	if err := b.look(from.OnResult, &h.entries[i]); err != nil {
 		return b, fmt.Errorf("on_result: %w", err)
 	}
 	if err := b.aim(i, filters); err != nil {
@@ -141,8 +141,8 @@ func (b *Branch) leadsNowhere() bool {
 	return b.Rejoin == "" || b.Rejoin == rejoinNext || b.Rejoin == rejoinTerminal
 }
 
-// look takes the result to look at.
-func (b *branch) look(from *OnResult) error {
+// look takes the result of e to look at.
+func (b *branch) look(from *OnResult, e *entry) error {
 	if from == nil {
 		return nil
 	}
@@ -152,7 +152,10 @@ func (b *branch) look(from *OnResult) error {
 	if b.value == "" {
 		return errors.New("result: missing")
 	}
-	return checkResult(b.key, b.value)
+	if err := checkResult(b.key, b.value); err != nil {
+		return err
+	}
+	return checkDeclared(e.declared, e.name, b.key, b.value)
 }
 
 // aim finds out where the branch of filter i leads.

@@ -81,8 +81,8 @@ type parser struct {
 	handler *Handler
 	// around is what the groups say of the filters in them.
 	around Entry
-	// hosts says that what stands before is a filter, or a branch of it: a branch may follow.
-	hosts bool
+	// host is the filter that stands before, perhaps with branches of it: a branch may follow. Otherwise it is nil.
+	host any
 	// names are those of the filters so far, given or those of their modules. Groups share them, as they do rejoins.
 	names map[string]bool
 	// rejoins are the filters that branches go on at, and where it stands.
@@ -164,6 +164,6 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	entry.Name = name
 	entry.FilterRaw = caddyconfig.JSONModuleObject(unmarshaler, "filter", module, nil)
 	p.handler.Filters = append(p.handler.Filters, entry)
-	p.hosts = true
+	p.host = unmarshaler
 	return nil
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/caddyserver/caddy/v2"
@@ -28,7 +29,7 @@ import (
 //	}
 func (p *parser) branch(d *caddyfile.Dispenser) error {
 	start := args.Here(d)
-	if !p.hosts {
+	if p.host == nil {
 		return d.Err("branch: there is no filter before it; a branch stands right behind its filter")
 	}
 	name, err := args.One(d)
@@ -51,7 +52,7 @@ func (p *parser) branch(d *caddyfile.Dispenser) error {
 func (p *parser) branchOption(d *caddyfile.Dispenser, b *Branch) (err error) {
 	switch d.Val() {
 	case "on":
-		b.OnResult, err = unmarshalResult(d)
+		b.OnResult, err = p.result(d)
 	case "match":
 		var match caddy.ModuleMap
 		match, err = p.matchers(d)
@@ -94,19 +95,27 @@ func (p *parser) matchers(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	return set, err
 }
 
-// unmarshalResult reads a result.
-func unmarshalResult(d *caddyfile.Dispenser) (*OnResult, error) {
+// result reads a result of the filter that the branch is for.
+func (p *parser) result(d *caddyfile.Dispenser) (*OnResult, error) {
 	words, err := args.Many(d)
 	if err != nil {
 		return nil, err
 	}
+	on := new(OnResult)
 	switch len(words) {
 	case 1:
-		return &OnResult{Result: words[0]}, nil
+		on.Result = words[0]
 	case 2:
-		return &OnResult{Key: words[0], Result: words[1]}, nil
+		on.Key, on.Result = words[0], words[1]
+	default:
+		return nil, d.Errf("on takes a key and a result, or a result of the key %s, got also %q", statusKey, words[2])
 	}
-	return nil, d.Errf("on takes a key and a result, or a result of the key %s, got also %q", statusKey, words[2])
+	last := &p.handler.Filters[len(p.handler.Filters)-1]
+	filter := cmp.Or(last.Name, moduleName(last.FilterRaw))
+	if err := checkDeclared(declared(p.host), filter, cmp.Or(on.Key, statusKey), on.Result); err != nil {
+		return nil, d.Errf("on: %v", err)
+	}
+	return on, nil
 }
 
 // routes reads the directives of a branch.

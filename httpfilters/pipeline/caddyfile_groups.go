@@ -12,8 +12,8 @@ import (
 func (p *parser) group(start, d *caddyfile.Dispenser, around Entry) error {
 	before := len(p.handler.Filters)
 	inner := *p
-	inner.around, inner.hosts = around, false
-	p.hosts = false
+	inner.around, inner.host = around, nil
+	p.host = nil
 	if err := args.Options(d, inner.member, repeatable()...); err != nil {
 		return err
 	}

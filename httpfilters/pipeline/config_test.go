@@ -38,6 +38,12 @@ func branching(settings string) string {
 		{"name":"last","filter":{"filter":"test_filter","label":"last"}}]`
 }
 
+// declaring returns a list of one filter that says which results it sets, and has a branch on this one.
+func declaring(on string) string {
+	return `[{"name":"host","filter":{"filter":"test_filter","declared":{"status":["found","missing"],"n":[]}},
+		"branches":[{"name":"b","on_result":` + on + `,"rejoin":"end"}]}]`
+}
+
 // bodyInside are the routes of a branch with a filter for bodies.
 const bodyInside = `{"handler":"filters","filters":[{"filter":{"filter":"test_body"}}]}`
 
@@ -115,6 +121,9 @@ func TestRefused(t *testing.T) {
 		{"on_result without result", branching(`"on_result":{"key":"k"},` + answer), "filters[1]: branches[0]: on_result: result: missing"},
 		{"on_result key", branching(`"on_result":{"key":"a.b","result":"r"},` + answer), `filters[1]: branches[0]: on_result: key "a.b"`},
 		{"on_result result", branching(`"on_result":{"result":"` + strings.Repeat("r", 257) + `"},` + answer), "filters[1]: branches[0]: on_result: result status: 257 bytes, at most 256"},
+		{"on_result never set", declaring(`{"result":"mising"}`), "filters[0]: branches[0]: on_result: host never sets status to \"mising\"; must be one of found, missing"},
+		{"on_result placeholder", declaring(`{"result":"{env.RESULT}"}`), "on_result: host never sets status to \"{env.RESULT}\""},
+		{"on_result key never set", declaring(`{"key":"stats","result":"found"}`), "filters[0]: branches[0]: on_result: host never sets a result \"stats\"; must be one of n, status"},
 		{"match empty", branching(`"match":[],` + answer), "filters[1]: branches[0]: match: a matcher is missing"},
 		{"match unknown", branching(`"match":[{"nonesuch":1}],` + answer), "filters[1]: branches[0]: match: module name 'nonesuch'"},
 
@@ -161,6 +170,9 @@ func TestAccepted(t *testing.T) {
 		"most branches":          `[{"filter":{"filter":"test_filter"},"branches":` + list(16, `{"name":"b%d","rejoin":"end"}`) + `}]`,
 		"H146 least":             branching(`"rejoin":"first","max_iterations":1`),
 		"H146 most":              branching(`"rejoin":"host","max_iterations":100`),
+		"declared result":        declaring(`{"result":"missing"}`),
+		"any value of a key":     declaring(`{"key":"n","result":"17"}`),
+		"nothing declared":       branching(`"on_result":{"key":"any","result":"any"},"rejoin":"end"`),
 		"deepest":                nested(10),
 		"branches side by side": `[{"filter":{"filter":"test_filter"},"branches":[{"name":"a","routes":[{"handle":[{"handler":"filters","filters":` + nested(9) + `}]}]},` +
 			`{"name":"b","routes":[{"handle":[{"handler":"filters","filters":` + nested(9) + `}]}]}]}]`,

@@ -73,6 +73,14 @@ type HeaderOwner interface {
 	OwnedHeaders() []string
 }
 
+// ResultDeclarer is a filter that says which results it sets. A branch on any other is refused when the config is loaded:
+// it would never be taken, and what it should refuse would go on.
+type ResultDeclarer interface {
+	// DeclaredResults returns the keys of all results that the filter may set, each with its values, or without where
+	// they can't be listed. It is also asked while a Caddyfile is read, before the filter is provisioned.
+	DeclaredResults() map[string][]string
+}
+
 // Guard is a filter that protects something. It can't be configured to be passed over when it fails.
 type Guard interface {
 	Guard()

@@ -75,6 +75,8 @@ type testFilter struct {
 	Times string `json:"times,omitempty"`
 	// Headers are set for requests, and owned.
 	Headers map[string]string `json:"headers,omitempty"`
+	// Declared are the results that the filter says it sets.
+	Declared map[string][]string `json:"declared,omitempty"`
 }
 
 func (*testFilter) CaddyModule() caddy.ModuleInfo {
@@ -106,6 +108,8 @@ func (f *testFilter) Request(x *Exchange) error {
 
 func (f *testFilter) Response(x *Exchange) error { return f.hook(x, "response") }
 func (f *testFilter) Log(x *Exchange)            { _ = f.hook(x, "log") }
+
+func (f *testFilter) DeclaredResults() map[string][]string { return f.Declared }
 
 func (f *testFilter) OwnedHeaders() (names []string) {
 	for name := range f.Headers {

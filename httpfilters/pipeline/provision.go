@@ -35,6 +35,8 @@ type entry struct {
 	onResponse []caddyhttp.ResponseMatcher
 	open       bool
 	branches   []branch
+	// declared are the results that the filter says it sets; nil if it doesn't say.
+	declared map[string][]string
 
 	request      RequestFilter
 	requestBody  RequestBodyFilter
@@ -123,6 +125,7 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 	if err := e.take(module); err != nil {
 		return fmt.Errorf("filter: %w", err)
 	}
+	e.declared = declared(module)
 	switch from.FailureMode {
 	case "", closed:
 	case open:

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -121,6 +122,29 @@ func (s *results) drop(is func(r result) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, is)
+}
+
+// declared returns the results that a filter says it sets; nil if it doesn't say.
+func declared(filter any) map[string][]string {
+	if declarer, ok := filter.(ResultDeclarer); ok {
+		return declarer.DeclaredResults()
+	}
+	return nil
+}
+
+// checkDeclared says what is wrong with a result if the filter with this name says which ones it sets, and never sets it.
+func checkDeclared(results map[string][]string, filter, key, value string) error {
+	if len(results) == 0 {
+		return nil
+	}
+	values, known := results[key]
+	if !known {
+		return fmt.Errorf("%s never sets a result %q; must be one of %s", filter, key, strings.Join(slices.Sorted(maps.Keys(results)), ", "))
+	}
+	if len(values) > 0 && !slices.Contains(values, value) {
+		return fmt.Errorf("%s never sets %s to %q; must be one of %s", filter, key, value, strings.Join(values, ", "))
+	}
+	return nil
 }
 
 // checkResult says what is wrong with a result.
