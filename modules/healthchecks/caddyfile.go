@@ -72,6 +72,9 @@ func (t *TLS) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 //	}
 func (h *HTTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	d.Next() // consume check name
+	if d.CountRemainingArgs() == 0 {
+		return d.Err("health http needs a path, such as /healthz")
+	}
 	if h.Path, err = args.One(d); err != nil {
 		return err
 	}

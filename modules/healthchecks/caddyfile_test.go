@@ -69,7 +69,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"tls {\n alpn h2\n alpn mqtt\n}", "alpn is given twice, at Testfile:3"},
 		{"tls {\n server_name\n}", "server_name needs an argument, at Testfile:2"},
 		{"tls {\n tls\n}", `unrecognized option "tls"`},
-		{"http", "http needs an argument, at Testfile:1"},
+		{"http", "health http needs a path, such as /healthz, at Testfile:1"},
 		{"http /a /b", `http takes one argument, got also "/b", at Testfile:1`},
 		{"http / {\n uri /x\n}", `unrecognized option "uri": expected one of port, proxy_protocol, tls`},
 		{"http / {\n header X\n}", "header needs a name and a value, got 1 arguments, at Testfile:2"},

@@ -215,6 +215,7 @@ func TestRefused(t *testing.T) {
 		{"http", `{"path":"/%zz"}`, `path: "/%zz": invalid URL escape "%zz"`},
 		{"http", `{"path":"/{nothing}"}`, `path: "/{nothing}"`},
 		{"http", `{"path":"/","method":"CONNECT"}`, `method: "CONNECT"`},
+		{"http", `{"path":"/","method":"get"}`, `method: "get" must be in capital letters: write GET`},
 		{"http", `{"path":"/","method":"GET /x"}`, `method: "GET /x" is not the name of a method`},
 		{"http", `{"path":"/","host":"a.test\r\nX: y"}`, "host: "},
 		{"http", `{"path":"/","host":"a.test/b"}`, `host: "a.test/b" is no host`},

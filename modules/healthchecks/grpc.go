@@ -110,7 +110,7 @@ func (g *GRPC) call(ctx context.Context, conn net.Conn, request *http.Request) e
 	kind := response.Header.Get("Content-Type")
 	switch {
 	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("got status %d", response.StatusCode)
+		return fmt.Errorf("got status %d, expected 200", response.StatusCode)
 	case !strings.HasPrefix(kind, grpcType):
 		return fmt.Errorf("got an answer of type %s, want %s", quote(kind), grpcType)
 	}

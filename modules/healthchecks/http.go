@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -40,7 +41,7 @@ type HTTP struct {
 	// in percent-encoding either. Required. Placeholders such as `{env.NAME}` are replaced at load.
 	Path string `json:"path,omitempty"`
 
-	// The method, any but CONNECT. Default: `GET`. No placeholders.
+	// The method, any but CONNECT, in capital letters. Default: `GET`. No placeholders.
 	Method string `json:"method,omitempty"`
 
 	// The Host of the request. Default: the address that is checked, `localhost` for a unix socket. Placeholders such as
@@ -63,6 +64,8 @@ type HTTP struct {
 	host     string
 	header   http.Header
 	statuses health.StatusSet
+	// expected are the statuses as they were written.
+	expected string
 	body     *regexp.Regexp
 }
 
@@ -90,6 +93,7 @@ func (h *HTTP) setExpectation() (err error) {
 	if h.statuses, err = health.ParseStatuses(expected); err != nil {
 		return fmt.Errorf("expect_status%w", err)
 	}
+	h.expected = strings.Join(expected, " ")
 	if h.ExpectBody == "" {
 		return nil
 	}
@@ -126,7 +130,7 @@ func (h *HTTP) exchange(conn net.Conn, request *http.Request) error {
 	case err != nil:
 		return fmt.Errorf("reading answer: %w", brief(err))
 	case !h.statuses.Has(response.StatusCode):
-		return fmt.Errorf("got status %d", response.StatusCode)
+		return fmt.Errorf("got status %d, expected %s", response.StatusCode, h.expected)
 	case h.body == nil:
 		return nil
 	}

@@ -23,6 +23,9 @@ func (h *HTTP) setRequest() error {
 	if !httpguts.ValidHeaderFieldName(h.Method) || h.Method == http.MethodConnect { // a token, as methods are
 		return fmt.Errorf("method: %q is not the name of a method, or is CONNECT", h.Method)
 	}
+	if upper := strings.ToUpper(h.Method); upper != h.Method { // to servers it is a method that they don't know
+		return fmt.Errorf("method: %q must be in capital letters: write %s", h.Method, upper)
+	}
 	if err := h.setHost(); err != nil {
 		return err
 	}
