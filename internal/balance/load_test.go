@@ -338,6 +338,15 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// TestLeastShare has the one that is drawn as often as all others held to the least share: it gets a thousandth.
+func TestLeastShare(t *testing.T) {
+	all := equal(1 + maxDraws)
+	all[0].Weight = maxDraws
+	s := newStand(t, Config{Policy: Random}, all)
+	s.lives[0].SetShare(1)
+	within(t, "held back", float64(s.counts(t, 200_000, Query{})[0]), 200, 60)
+}
+
 // TestShares has an endpoint of weight 2 held to a part of its weight, as a slow start does.
 func TestShares(t *testing.T) {
 	for _, p := range []Policy{P2C, Random, LeastConnections, RoundRobin} {

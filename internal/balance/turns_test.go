@@ -172,3 +172,33 @@ func TestRoundRobinGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// TestRoundRobinSavesOneRound has one that has waited for nearly a round join those who owe one: the next set takes what
+// that leaves it beyond a round.
+func TestRoundRobinSavesOneRound(t *testing.T) {
+	const n = 10
+	var all []Endpoint
+	for i := range n * n {
+		all = append(all, Endpoint{Key: endpoint(i, 1).Key, Weight: 1, Tier: i / n, Live: new(Live)})
+	}
+	s := newStand(t, Config{Policy: RoundRobin}, all)
+	for range n - 1 {
+		s.visit(t, Query{})
+	}
+	joined := []Endpoint{all[n-1]}
+	for first := n; first < n*n; first += n {
+		for _, live := range s.lives[first-n : first] {
+			live.Bar(Down)
+		}
+		e := all[s.visit(t, Query{})]
+		e.Tier = 0
+		joined = append(joined, e)
+	}
+	const round = n * FullShare
+	for _, most := range []int64{2 * round, round * 5 / 4} {
+		s.Set = mustNew(t, Config{Policy: RoundRobin}, joined, s.Set)
+		if got := *s.tiers[0].credits[0]; got < round || got > most {
+			t.Errorf("got a credit of %d, want %d to %d", got, round, most)
+		}
+	}
+}
