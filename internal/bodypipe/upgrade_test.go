@@ -134,6 +134,20 @@ func TestWhoAsksHolds(t *testing.T) {
 	}
 }
 
+// TestDoneAsksForNobody has a filter that is done ask for a buffer: the body doesn't wait for it.
+func TestDoneAsksForNobody(t *testing.T) {
+	p := start(t, 100, peeks, reads)
+	if out, err := push(t, p, "done1"); err != nil || !slices.Equal(out, []string{""}) {
+		t.Fatalf("got %q, %v, want nothing yet", out, err)
+	}
+	if !p.Upgrade(1, Buffer, 50) {
+		t.Error("refused")
+	}
+	if out, err := push(t, p, "release0", "b."); err != nil || !slices.Equal(out, []string{"done1release0", "b"}) {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
+
 // TestLimitOnTheWay has a filter ask for a limit when it sees the first chunk: it is the same for a body in one piece.
 func TestLimitOnTheWay(t *testing.T) {
 	var p Pipe
