@@ -27,13 +27,13 @@ type fuzzPool struct {
 	without   []*Live
 }
 
-// readPool makes an endpoint of three bytes each: weight; bars, tier, whether it was tried and whether it has no room; load and
-// share.
+// readPool makes an endpoint of three bytes each: weight; bars, tier, whether it was tried and whether it has no room; load, whether
+// it yields, and share.
 func readPool(data []byte) fuzzPool {
 	var p fuzzPool
 	for i := 0; i+2 < len(data) && i < 3*40; i += 3 {
 		live := new(Live)
-		live.Bar(Bars(data[i+1] & 15))
+		live.Bar(Bars(data[i+1]&15) | Yielding*Bars(data[i+2]>>3&1))
 		live.load.Store(int64(data[i+2] >> 3))
 		live.SetShare(FullShare >> (data[i+2] & 7))
 		if data[i+1]&16 != 0 {
@@ -48,9 +48,13 @@ func readPool(data []byte) fuzzPool {
 }
 
 // candidates are the places that a pick must choose from: those of the lowest tier that aren't barred and have room,
-// first of all that weren't tried.
+// first of all that weren't tried and don't yield, then that weren't tried.
 func (p fuzzPool) candidates(ignore Bars) []int {
-	for _, again := range []bool{false, true} {
+	for round := range 3 {
+		again := round == 2
+		if round > 0 {
+			ignore |= Yielding
+		}
 		lowest, found := math.MaxInt, []int(nil)
 		for i, e := range p.endpoints {
 			if e.Live.Bars()&^ignore != 0 || slices.Contains(p.without, e.Live) || slices.Contains(p.tried, e.Live) && !again || e.Tier > lowest {

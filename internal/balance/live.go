@@ -20,6 +20,9 @@ const (
 	// Reserve is where an available endpoint belongs that doesn't serve, since those of a lower tier do. Query.Spill lets a
 	// request in that has nothing left to try among those.
 	Reserve
+	// Yielding is what another endpoint makes the others do whose turn it is. They are chosen only when nothing without it can
+	// be that wasn't tried.
+	Yielding
 
 	// Health are the reasons that fail open ignores. A drain and a limit hold even then.
 	Health = Down | Ejected

@@ -194,10 +194,13 @@ func (s *Set) Len() int { return s.size }
 // time don't all go for the same one; the caller ends it with Release on the endpoint's Live. Pick allocates nothing.
 //
 // An endpoint that can be chosen and wasn't tried is preferred in any tier to one that was, and, with Spill, so is one in
-// Reserve.
+// Reserve. One that is Yielding comes after those that aren't, in any tier, and before those.
 func (s *Set) Pick(q Query) (place int, ok bool) {
-	place, ok = s.pick(&q)
-	if ok || len(q.Tried) == 0 {
+	if place, ok = s.pick(&q); ok {
+		return place, true
+	}
+	q.Ignore |= Yielding
+	if place, ok = s.pick(&q); ok || len(q.Tried) == 0 {
 		return place, ok
 	}
 	if q.Spill && !s.waits(&q) {

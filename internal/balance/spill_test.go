@@ -27,6 +27,10 @@ func TestSpill(t *testing.T) {
 			{"one is full", true, []int{0}, [5]Bars{1: Full, 2: Reserve, 3: Reserve, 4: Reserve}, []int{0}},
 			{"one is down", true, []int{0}, [5]Bars{1: Down, 2: Reserve, 3: Reserve, 4: Reserve}, []int{2, 3}},
 			{"tried and full", true, []int{0, 1}, [5]Bars{0: Full, 1: Full, 2: Reserve, 3: Reserve, 4: Reserve}, []int{2, 3}},
+			{"others yield", true, nil, [5]Bars{0: Yielding, 1: Yielding, 2: Yielding, 4: Reserve}, []int{3}},
+			{"others yield to one that was tried", true, []int{3}, [5]Bars{0: Yielding, 1: Yielding, 2: Yielding, 4: Reserve}, []int{0, 1}},
+			{"others yield to a full one", true, nil, [5]Bars{0: Yielding, 1: Yielding, 2: Yielding, 3: Full, 4: Reserve}, []int{0, 1}},
+			{"others yield, and all were tried", true, []int{0, 1, 2, 3}, [5]Bars{0: Yielding, 1: Yielding, 2: Yielding, 4: Reserve}, []int{4}},
 			{"all are full", true, nil, [5]Bars{0: Full, 1: Full, 2: Reserve, 3: Reserve, 4: Reserve}, nil},
 		} {
 			t.Run(tc.name, func(t *testing.T) {

@@ -114,12 +114,24 @@ type Endpoint struct {
 
 // trial is an offer for one attempt. It counts while the endpoint is unhealthy, see Passive.RetryAfter.
 type trial struct {
-	// at is when the endpoint is offered.
-	at time.Time
+	// at is when the endpoint is offered, owed when it goes before others. That is later if a trial has told nothing: clients
+	// that don't wait for its end must not keep those from the others that come after them.
+	at, owed time.Time
 	// taken says that the attempt is under way.
 	taken bool
 	// number tells one trial from another. The first one is 1.
 	number uint64
+}
+
+// put sets when the next trial is due.
+func (t *trial) put(at time.Time) { t.at, t.owed = at, at }
+
+// next returns when something changes about it next.
+func (t *trial) next(now time.Time) time.Time {
+	if now.Before(t.at) {
+		return t.at
+	}
+	return t.owed
 }
 
 // Key returns what the endpoint is known by.

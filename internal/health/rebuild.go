@@ -64,8 +64,8 @@ func (c *Cluster) survey(e *Endpoint, cfg *Config) (again time.Time) {
 		return e.eject.until
 	}
 	switch {
-	case cfg.trials() && e.down() && c.now.Before(e.trial.at):
-		return e.trial.at
+	case cfg.trials() && e.down() && c.now.Before(e.trial.owed):
+		return e.trial.next(c.now)
 	case e.reason == SlowStarting:
 		return e.upSince.Add(cfg.SlowStart.next(c.now.Sub(e.upSince)))
 	}
@@ -84,22 +84,45 @@ func (c *Cluster) returned(e *Endpoint) {
 func (c *Cluster) offer(v *View, cfg *Config) {
 	var rank int
 	v.stance, rank = stance(c.tiers, cfg)
-	v.offered = newBitmap(len(c.endpoints))
+	v.offered, v.turn, v.serving = newBitmap(len(c.endpoints)), none, none
 	for i, e := range c.endpoints {
+		if e.rank == rank && v.stance <= FailOpen {
+			v.serving = i
+		}
 		if e.reason.Available() {
 			v.available++
 		}
-		switch tries := cfg.trials() && e.tries(c.now); {
-		case v.stance == Normal && e.rank == rank && e.reason.Available(),
-			v.stance == FailOpen && e.rank == rank && !e.override.Mode.closed():
+		tries := cfg.trials() && e.tries(c.now)
+		owed := tries && v.stance != Normal && !c.now.Before(e.trial.owed)
+		if owed && (v.turn == none || e.before(c.endpoints[v.turn])) {
+			v.turn = i
+		}
+		switch {
+		case owed, v.stance == Refusing && tries:
 			v.offered.set(i)
-		case v.stance == Normal && e.rank <= rank && tries, v.stance == Refusing && tries:
 			v.try(i)
-		case v.stance != Refusing && e.rank > rank && e.reason.Available():
+		case v.stance == Refusing:
+		case e.rank == rank && (e.reason.Available() || v.stance == FailOpen && !e.override.Mode.closed()):
+			v.offered.set(i)
+		case e.rank <= rank && tries:
+			v.offered.set(i)
+			v.try(i)
+		case e.rank > rank && tries:
+			v.reserve(i)
+			v.try(i)
+		case e.rank > rank && e.reason.Available():
 			v.reserve(i)
 		}
 	}
 	v.offers, v.spare = v.offered.count(), v.spares.count()
+}
+
+// before says whether the trial of an endpoint comes before that of another one: those that wait longest are first.
+func (e *Endpoint) before(other *Endpoint) bool {
+	if order := e.trial.owed.Compare(other.trial.owed); order != 0 {
+		return order < 0
+	}
+	return e.rank < other.rank
 }
 
 // reserve keeps an endpoint for requests that have failed at each of the offered ones.
@@ -110,12 +133,11 @@ func (v *View) reserve(i int) {
 	v.spares.set(i)
 }
 
-// try offers an endpoint for a trial.
+// try says that an endpoint is there for one attempt only.
 func (v *View) try(i int) {
 	if v.trials == nil {
 		v.trials = newBitmap(len(v.endpoints))
 	}
-	v.offered.set(i)
 	v.trials.set(i)
 }
 

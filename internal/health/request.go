@@ -146,7 +146,7 @@ func (r *Request) Try(a *Attempt, v *View, i int, now time.Time) Refusal {
 		r.c.stats.attemptsRefused.Add(1)
 		return why
 	}
-	if v.stance == FailOpen && !v.Spares(i) {
+	if v.stance == FailOpen && !v.Spares(i) && a.trial == 0 {
 		r.c.stats.failOpenPicks.Add(1)
 	}
 	r.c.stats.attempts.Add(1)

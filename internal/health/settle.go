@@ -35,13 +35,14 @@ func (c *Cluster) attempted(e *Endpoint, v verdict, cfg *Config) {
 		return
 	}
 	if v == good {
-		e.trial.at, c.dirty = c.now, true
+		e.trial.put(c.now)
+		c.dirty = true
 		return
 	}
 	// The view knows when the next trial was due: it has to be told of an earlier time, not of a later one.
 	at := c.now.Add(cfg.Passive.RetryAfter)
 	c.dirty = c.dirty || !c.now.Before(e.trial.at) || at.Before(e.trial.at)
-	e.trial.at = at
+	e.trial.put(at)
 }
 
 // record puts a result into the streaks, and says whether the health has changed with it.
@@ -54,7 +55,8 @@ func (c *Cluster) record(e *Endpoint, ok bool, by Source, t Thresholds) bool {
 		e.upSince = c.now
 		return true
 	}
-	e.trial.at, e.trial.taken = c.now.Add(c.cfg.Load().Passive.RetryAfter), false
+	e.trial.put(c.now.Add(c.cfg.Load().Passive.RetryAfter))
+	e.trial.taken = false
 	return true
 }
 
@@ -94,5 +96,6 @@ func (c *Cluster) claim(e *Endpoint, now time.Time) (trial uint64, ok bool) {
 func (c *Cluster) tried(e *Endpoint, trial uint64) {
 	if e.trial.taken && e.trial.number == trial {
 		e.trial.taken, c.dirty = false, true
+		e.trial.owed = c.now.Add(c.cfg.Load().Passive.RetryAfter)
 	}
 }

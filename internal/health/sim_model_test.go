@@ -33,8 +33,9 @@ type modelEndpoint struct {
 	until, end time.Time
 	multiplier int
 
-	trialAt time.Time
-	onTrial *simAttempt
+	// trialAt is when a trial is due, trialOwed when it goes before all else where too few are available.
+	trialAt, trialOwed time.Time
+	onTrial            *simAttempt
 
 	up time.Time
 
@@ -151,16 +152,17 @@ func (m *model) result(e *modelEndpoint, ok, check bool, rise, fall int) {
 			e.up = m.now
 		} else {
 			e.trialAt, e.onTrial = m.now.Add(m.cfg.Passive.RetryAfter), nil
+			e.trialOwed = e.trialAt
 		}
 		return
 	}
-	switch {
-	case check || !e.down:
-	case ok:
-		e.trialAt = m.now
-	default:
+	if check || !e.down {
+		return
+	}
+	if e.trialAt = m.now; !ok {
 		e.trialAt = m.now.Add(m.cfg.Passive.RetryAfter)
 	}
+	e.trialOwed = e.trialAt
 }
 
 func (m *model) check(e *modelEndpoint, ok bool) {
@@ -181,7 +183,7 @@ func (m *model) settle(e *modelEndpoint, a *simAttempt, o Outcome) {
 		return
 	}
 	if e.onTrial == a && !a.proven {
-		e.onTrial = nil
+		e.onTrial, e.trialOwed = nil, m.now.Add(m.cfg.Passive.RetryAfter)
 	}
 	if o.Kind == Stale || o.Kind == Aborted {
 		return
@@ -274,19 +276,43 @@ func (m *model) wantsTrial(e *modelEndpoint) bool {
 		e.onTrial == nil && !m.now.Before(e.trialAt)
 }
 
-// offered returns what is offered, and why.
-func (m *model) offered() (keys, trials []string, s Stance) {
+// modelView is what a view must say.
+type modelView struct {
+	offered, trials, spares []string
+	// turn is whose turn for a trial it is, serving the tier that serves; none of each if there is none.
+	turn    string
+	serving int
+	stance  Stance
+}
+
+// view returns what is offered, and why.
+func (m *model) view() (v modelView) {
 	tier, s := m.tier()
+	if v.stance, v.serving = s, int(tier); s == Refusing || s == Empty {
+		v.serving = none
+	}
+	var turn *modelEndpoint
 	for _, e := range m.list {
 		able, shut := m.reason(e).Available(), e.override.Mode == Drain || e.override.Mode == Disabled
+		trial, own, later := m.wantsTrial(e), e.member.Tier == tier, e.member.Tier > tier
+		owed := trial && s != Normal && !m.now.Before(e.trialOwed)
+		if owed && (turn == nil || e.trialOwed.Before(turn.trialOwed) || e.trialOwed.Equal(turn.trialOwed) && e.member.Tier < turn.member.Tier) {
+			turn, v.turn = e, e.key
+		}
+		if own && !owed && s == FailOpen {
+			trial = false // all may use it
+		}
 		switch {
-		case s == Normal && able && e.member.Tier == tier, s == FailOpen && !shut && e.member.Tier == tier:
-			keys = append(keys, e.key)
-		case s == Normal && e.member.Tier <= tier && m.wantsTrial(e), s == Refusing && m.wantsTrial(e):
-			keys, trials = append(keys, e.key), append(trials, e.key)
+		case owed, s != Refusing && own && able, s == FailOpen && own && !shut, trial && (s == Refusing || !later):
+			v.offered = append(v.offered, e.key)
+		case s != Refusing && later && (able || trial):
+			v.spares = append(v.spares, e.key)
+		}
+		if trial {
+			v.trials = append(v.trials, e.key)
 		}
 	}
-	return keys, trials, s
+	return v
 }
 
 // tier returns the tier that serves.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -24,7 +24,7 @@ type simSeen struct {
 	refusals                                                   [refusalCount]int
 	whys                                                       [whyCount]int
 	retries, replays, ejections, capped, trials, grown, events int
-	moves, missed, crowded                                     int
+	moves, missed, crowded, turns                              int
 }
 
 // TestSimulation drives clusters with made-up events in made-up time, and compares all that they show with the model
@@ -51,7 +51,7 @@ func TestSimulation(t *testing.T) {
 	checkSeen(t, "reason to stop", seen.whys[:])
 	checkSeen(t, "thing", []int{
 		seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events,
-		seen.moves, seen.missed, seen.crowded,
+		seen.moves, seen.missed, seen.crowded, seen.turns,
 	})
 }
 
@@ -228,20 +228,30 @@ func (s *sim) order() {
 // compare holds all that the cluster shows against the model.
 func (s *sim) compare() {
 	v := s.c.View(s.now)
-	keys, trials, stance := s.m.offered()
-	var gotKeys, gotTrials []string
+	got, want := modelView{stance: v.Stance(), serving: none}, s.m.view()
+	if at := v.Serving(); at != none {
+		got.serving = int(s.m.list[at].member.Tier)
+	}
 	for i := range v.Len() {
+		key := v.Endpoint(i).Key()
 		if v.Offers(i) {
-			gotKeys = append(gotKeys, v.Endpoint(i).Key())
+			got.offered = append(got.offered, key)
 		}
 		if v.trials != nil && v.trials.has(i) {
-			gotTrials = append(gotTrials, v.Endpoint(i).Key())
+			got.trials = append(got.trials, key)
+		}
+		if v.Spares(i) {
+			got.spares = append(got.spares, key)
+		}
+		if v.turn == i {
+			got.turn = key
 		}
 	}
-	if !slices.Equal(gotKeys, keys) || !slices.Equal(gotTrials, trials) || v.Stance() != stance || v.Offered() != len(keys) {
-		s.t.Errorf("got %v offered, %v on trial, %v, want %v, %v, %v", gotKeys, gotTrials, v.Stance(), keys, trials, stance)
+	if !reflect.DeepEqual(got, want) || v.Offered() != len(want.offered) || v.Spare() != len(want.spares) {
+		s.t.Errorf("got %+v (%d, %d), want %+v", got, v.Offered(), v.Spare(), want)
 	}
-	s.seen.stances[stance]++
+	s.seen.stances[want.stance]++
+	s.seen.turns += one(want.turn != "" && want.stance == FailOpen)
 	available := 0
 	for i, got := range s.c.Statuses(s.now) {
 		e := s.m.all[got.Key]

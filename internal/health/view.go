@@ -15,7 +15,7 @@ type Stance uint8
 const (
 	// Normal offers the endpoints that are available.
 	Normal Stance = iota
-	// FailOpen offers all that weren't taken out by hand: too few are available.
+	// FailOpen offers all of a tier that weren't taken out by hand, and trials: too few are available.
 	FailOpen
 	// Refusing offers none, for the same reason, except for trials.
 	Refusing
@@ -35,6 +35,9 @@ func (s Stance) String() string {
 	return stanceNames[s]
 }
 
+// none is the place of no endpoint.
+const none = -1
+
 // bitmap is a set of small numbers.
 type bitmap []uint64
 
@@ -53,10 +56,14 @@ func (b bitmap) count() (n int) {
 type View struct {
 	endpoints []*Endpoint
 	offered   bitmap
-	// trials are those of the offered that are offered for one attempt only; nil if there are none.
+	// trials are those of the offered and of the spares that are there for one attempt only; nil if there are none.
 	trials bitmap
-	// spares are available, but of a tier after the one that serves; nil if there are none.
+	// spares are available, or there for a trial, but of a tier after the one that serves; nil if there are none.
 	spares bitmap
+	// turn is the endpoint that is to get the next attempt, for its trial; none if it doesn't matter.
+	turn int
+	// serving is an endpoint of the tier that serves; none if none does.
+	serving int
 	// effective has the weights of all endpoints.
 	effective          []uint32
 	available, offers  int
@@ -82,12 +89,19 @@ func (v *View) Offers(i int) bool { return v.offered.has(i) }
 // Offered returns how many endpoints are offered.
 func (v *View) Offered() int { return v.offers }
 
-// Spares says whether an endpoint is in reserve: it is available, and of a tier after the one that serves. It is for requests
-// that have failed at each of those that are offered.
+// Yields says whether an offered endpoint is to be chosen only if another one can't be, whose turn for a trial it is. Where
+// too few endpoints are available, nothing else would see to it that each one gets its trial.
+func (v *View) Yields(i int) bool { return v.turn != none && i != v.turn }
+
+// Spares says whether an endpoint is in reserve: it is available, or its trial is due, and it is of a tier after the one that
+// serves. It is for requests that have failed at each of those that are offered.
 func (v *View) Spares(i int) bool { return v.spares != nil && v.spares.has(i) }
 
 // Spare returns how many endpoints are in reserve.
 func (v *View) Spare() int { return v.spare }
+
+// Serving returns an endpoint of the tier that serves; -1 if none does. It needn't be offered itself.
+func (v *View) Serving() int { return v.serving }
 
 // Bits returns the offered endpoints: endpoint i is bit i%64 of word i/64. The caller doesn't change it.
 func (v *View) Bits() []uint64 { return v.offered }

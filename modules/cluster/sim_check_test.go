@@ -13,6 +13,7 @@ import (
 type known struct {
 	streaks
 	Reason               health.Reason
+	Trial                bool
 	EjectedUntil         time.Time
 	Connections, Pending int64
 }
@@ -23,7 +24,7 @@ func (s *sim) statusOf(e *Endpoint) known {
 	for _, h := range s.s.health.Statuses(time.Now()) {
 		if h.Key == e.text {
 			return known{
-				streaks{h.Successes, h.Failures, h.Consecutive}, h.Reason, h.EjectedUntil, h.Connections, h.Pending,
+				streaks{h.Successes, h.Failures, h.Consecutive}, h.Reason, h.Trial, h.EjectedUntil, h.Connections, h.Pending,
 			}
 		}
 	}

@@ -42,15 +42,20 @@ func (s *sim) checkBars(e *Endpoint, view *health.View, i int) {
 	switch {
 	case view.Offers(i) && view.Spares(i):
 		s.t.Errorf("%s: offered and in reserve", e.text)
+	case view.Offers(i) && view.Yields(i):
+		want = balance.Yielding
 	case view.Offers(i):
 		want = 0
 	case view.Spares(i):
 		want = balance.Reserve
 	}
-	if got := e.live.Bars() & (balance.Down | balance.Reserve); got != want {
+	if got := e.live.Bars() & (balance.Down | balance.Reserve | balance.Yielding); got != want {
 		s.t.Errorf("%s: got bars %b, want %b", e.text, got, want)
 	}
-	if known := s.statusOf(e).Reason; view.Spares(i) && !known.Available() {
-		s.t.Errorf("%s: in reserve, and %v", e.text, known)
+	if known := s.statusOf(e); view.Spares(i) && !known.Reason.Available() && !known.Trial {
+		s.t.Errorf("%s: in reserve, and %v", e.text, known.Reason)
+	}
+	if view.Yields(i) && view.Stance() == health.Normal {
+		s.t.Errorf("%s: yields though enough are available", e.text)
 	}
 }

@@ -57,7 +57,7 @@ func TestSimulation(t *testing.T) {
 	for _, what := range []string{
 		"admit", "pick", "retry", "replay", "repick", "stop", "move", "missed", "crowded", "proven", "trial", "ejection", "stance normal", "stance fail_open",
 		"stance refusing", "stance empty", "refused requests", "refused no_endpoint", "refused endpoint_requests", "full", "reload",
-		"reserve", "no room, no reserve", "refused config", "failed start", "found", "lookup failed", "drain", "told to stop", "check", "check not made", "slow start",
+		"reserve", "no room, no reserve", "turn fail_open", "turn refusing", "refused config", "failed start", "found", "lookup failed", "drain", "told to stop", "check", "check not made", "slow start",
 		"tried again where there was no other", "dial", "dial refused",
 	} {
 		if seen[what] == 0 {

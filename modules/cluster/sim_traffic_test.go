@@ -19,7 +19,7 @@ func hasRoom(h *health.Endpoint, s *health.Status, limits health.Limits, charged
 func isCrowded(e *Endpoint) bool { return e.live.Bars()&balance.Full != 0 && e.health.Load().Crowded() }
 
 // choices returns which endpoints a pick may choose: those that are offered and have room, without those that were tried,
-// unless there are no others.
+// unless there are no others. One whose turn it is for a trial is the only one.
 func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
 	roster, view := s.s.look(time.Now())
 	known := s.s.health.Statuses(time.Now())
@@ -28,9 +28,13 @@ func (s *sim) choices(r *simRequest) (choices []*Endpoint, again bool) {
 		if !view.Offers(i) || !hasRoom(view.Endpoint(i), &known[i], s.limits(e), r.charged) || isCrowded(e) {
 			continue
 		}
-		if slices.Contains(r.failed, e) {
+		switch {
+		case slices.Contains(r.failed, e):
 			tried = append(tried, e)
-		} else {
+		case known[i].Trial && !view.Yields(i) && view.Yields((i+1)%view.Len()): // all others do
+			s.seen["turn "+view.Stance().String()]++
+			return []*Endpoint{e}, false
+		default:
 			choices = append(choices, e)
 		}
 	}

@@ -151,23 +151,25 @@ func (s *state) apply(now time.Time) {
 	}
 	for i, e := range r.endpoints {
 		e.live.SetShare(int(v.Effective(i) / max(r.weights[i], 1)))
-		e.bar(v.Offers(i), v.Spares(i))
+		e.bar(v, i)
 	}
 	r.applied.Store(v.Version())
 }
 
-// bar lets everybody pick the endpoint, if it is offered, or only requests that have failed elsewhere, if it is in reserve.
-func (e *Endpoint) bar(offered, spare bool) {
+// bar lets everybody pick the endpoint, if the view offers it, or only requests that have failed elsewhere, if it is in
+// reserve. Where it is another one's turn, that one comes first.
+func (e *Endpoint) bar(v *health.View, i int) {
+	bars := balance.Down
 	switch {
-	case offered:
-		e.live.Unbar(balance.Down | balance.Reserve)
-	case spare:
-		e.live.Bar(balance.Reserve)
-		e.live.Unbar(balance.Down)
-	default:
-		e.live.Bar(balance.Down)
-		e.live.Unbar(balance.Reserve)
+	case v.Offers(i) && v.Yields(i):
+		bars = balance.Yielding
+	case v.Offers(i):
+		bars = 0
+	case v.Spares(i):
+		bars = balance.Reserve
 	}
+	e.live.Bar(bars)
+	e.live.Unbar((balance.Down | balance.Reserve | balance.Yielding) &^ bars)
 }
 
 // stirred wakes the keeper if there is something to tell.

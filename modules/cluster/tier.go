@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"go.uber.org/zap"
 
 	"github.com/caddy-sluice/sluice/internal/health"
@@ -9,15 +11,12 @@ import (
 // serving returns the tier that serves, if one does, and whether it is one after the first there is. The view is one that
 // fits the roster.
 func (r *roster) serving(v *health.View) (tier uint8, serves, later bool) {
-	first := uint8(backupTier)
-	for i, is := range r.tiers {
-		first = min(first, is)
-		// What else is offered is for trials, and of the tiers before; where all are refused there is nothing else.
-		if v.Offers(i) && v.Stance() != health.Refusing {
-			tier, serves = max(tier, is), true
-		}
+	place := v.Serving()
+	if place < 0 {
+		return 0, false, false
 	}
-	return tier, serves, tier > first
+	tier = r.tiers[place]
+	return tier, true, tier > slices.Min(r.tiers)
 }
 
 // tellTier tells of a tier that serves in place of the first one, and of the end of that.
