@@ -199,6 +199,24 @@ func TestOverrideSurvivesReload(t *testing.T) {
 	}
 }
 
+// TestRestoreReopens checks that what comes back after it was disabled takes leases that last.
+func TestRestoreReopens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := running(t, settings{static: static(1)})
+		e := settle(t, c, Outcome{})
+		orderAt(t, e, Change{State: "disabled"})
+		synctest.Wait()
+		restore(t, e)
+		var heard told
+		_, l := lease(t, c)
+		heard.on(l)
+		if synctest.Wait(); !heard.is() {
+			t.Errorf("got %v, want nothing: the endpoint is back", heard.causes)
+		}
+		l.Done(Outcome{})
+	})
+}
+
 // TestOverrideIsLogged checks that the line about an order has all that stands, and nothing else.
 func TestOverrideIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
