@@ -29,8 +29,8 @@ type verdict struct {
 	unseen, again bool
 	// elsewhere says that a limit of the endpoint stood in the way, so that another one may do.
 	elsewhere bool
-	// limited says that a limit stood in the way, or that this machine is short of something.
-	limited bool
+	// short is the limit that stood in the way, or what this machine is short of; nil if it is neither.
+	short error
 	// slow says that connecting took as long as it may, so that only an endpoint that wasn't tried may do.
 	slow bool
 }
@@ -69,7 +69,7 @@ func (t *try) judge(err error) verdict {
 		return t.failed(health.Aborted, err)
 	case errors.As(err, &refused):
 		v := t.failed(health.Aborted, err)
-		v.status, v.limited, v.elsewhere = http.StatusServiceUnavailable, true, refused.Why.OfEndpoint()
+		v.status, v.short, v.elsewhere = http.StatusServiceUnavailable, refused, refused.Why.OfEndpoint()
 		return v
 	case errors.As(err, &connect):
 		return t.unconnected(connect)
@@ -104,7 +104,7 @@ func (t *try) unwanted() verdict {
 func (t *try) unconnected(err *connectError) verdict {
 	if err.ours {
 		v := t.failed(health.Aborted, err)
-		v.status, v.limited = http.StatusServiceUnavailable, true
+		v.status, v.short = http.StatusServiceUnavailable, err
 		return v
 	}
 	v := t.failed(health.Connect, err)
@@ -145,19 +145,19 @@ func (s *state) fail(t *try, v verdict) health.Action {
 		return health.Stop
 	}
 	if v.elsewhere {
-		return s.elsewhere(t)
+		return s.elsewhere(t, v.short)
 	}
 	s.onward = v.slow
 	s.lease.Because(v.err)
-	return s.heed(v.kind, s.lease.Fail(s.failureOf(t, v)), v.limited)
+	return s.heed(v.kind, s.lease.Fail(s.failureOf(t, v)), v.short)
 }
 
-// heed keeps what the cluster has decided about an attempt that failed with a kind, and whether a limit stood in the way.
-func (s *state) heed(kind health.Kind, d cluster.Decision, limited bool) health.Action {
+// heed keeps what the cluster has decided about an attempt that failed with a kind, and what is short, as in a verdict.
+func (s *state) heed(kind health.Kind, d cluster.Decision, short error) health.Action {
 	s.failed, s.failure = true, kind
 	s.exhausted = s.exhausted || d.Why == health.OverBudget
 	s.moved = d.Action == health.Move
-	s.again, s.delay, s.limited = s.moved || d.Action == health.Again, d.Delay, limited
+	s.again, s.delay, s.short = s.moved || d.Action == health.Again, d.Delay, short
 	s.replayed = s.replayed || s.moved
 	return d.Action
 }
@@ -178,14 +178,14 @@ func (s *state) failureOf(t *try, v verdict) cluster.Failure {
 }
 
 // elsewhere gives up an endpoint that has no room for a connection. Another one may, and nothing was sent yet.
-func (s *state) elsewhere(t *try) health.Action {
+func (s *state) elsewhere(t *try, full error) health.Action {
 	s.lease.Crowded()
 	s.onward = true
 	d := cluster.Decision{Action: health.Stop}
 	if !t.passed.Load() && (s.filtered != nil || s.repeatable()) {
 		d.Action = health.Again
 	}
-	return s.heed(health.Aborted, d, true)
+	return s.heed(health.Aborted, d, full)
 }
 
 // reject tells the cluster of an answer that may be tried again, and says whether it is. If it isn't, it stands: it is
@@ -193,7 +193,7 @@ func (s *state) elsewhere(t *try) health.Action {
 func (s *state) reject(t *try, v verdict) bool {
 	s.onward = false
 	s.lease.Because(v.err)
-	if s.heed(v.kind, s.lease.Reject(s.failureOf(t, v)), false) != health.Again {
+	if s.heed(v.kind, s.lease.Reject(s.failureOf(t, v)), nil) != health.Again {
 		return false
 	}
 	s.open.Store(false)

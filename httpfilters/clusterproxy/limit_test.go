@@ -216,7 +216,7 @@ func TestNoRoomTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.elsewhere(new(try)); got != health.Again {
+	if got := s.elsewhere(new(try), nil); got != health.Again {
 		t.Fatalf("got %v, want %v", got, health.Again)
 	}
 	s.open.Store(false) // as the lease is settled

@@ -14,12 +14,28 @@ import (
 	"github.com/caddy-sluice/sluice/modules/refusal"
 )
 
-// refuse answers a request that the cluster doesn't take, or for which this machine is short of something.
-func (l *link) refuse(w http.ResponseWriter, r *http.Request, err error) error {
-	// That there is no endpoint is in the cluster's log.
-	refused, ok := errors.AsType[*cluster.Refused](err)
-	if !ok || refused.Why != health.NoEndpoint {
-		l.watch.Refused(l.logger, zap.Error(err))
+// options are the limits that can be in the way, by the names that they have in a config.
+var options = map[health.Refusal]string{
+	health.ClusterRequests:     "max_requests",
+	health.ClusterConnections:  "max_connections",
+	health.ClusterPending:      "max_pending",
+	health.EndpointRequests:    "max_requests",
+	health.EndpointConnections: "max_connections",
+	health.EndpointPending:     "max_pending",
+}
+
+// refuse answers a request that the cluster doesn't take, or for which this machine is short of something: why is that, and
+// err the error for the client.
+func (l *link) refuse(w http.ResponseWriter, r *http.Request, err, why error) error {
+	refused, _ := errors.AsType[*cluster.Refused](why)
+	switch {
+	case refused == nil || refused.Why != health.NoEndpoint && options[refused.Why] == "":
+		l.watch.Refused(l.logger, zap.Error(why))
+	case refused.Why == health.NoEndpoint: // it is in the cluster's log
+	case refused.Why.OfEndpoint():
+		l.watch.Refused(l.logger, zap.String("limit", options[refused.Why]), zap.String("of", "endpoint"))
+	default:
+		l.watch.Refused(l.logger, zap.String("limit", options[refused.Why]), zap.String("of", "cluster"))
 	}
 	retryAfter(w, l.cluster)
 	return answerError(w, r, http.StatusServiceUnavailable, err)

@@ -2,7 +2,10 @@ package clusterproxy
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,16 +31,22 @@ func withErrorRoutes(r *http.Request) {
 // that the log has one line when requests are refused, and one when that is over: at the end of the config at the latest.
 func TestRefusedQuietly(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		limits object
+		name      string
+		limit, of string
 	}{
-		{"before_the_request", object{"max_requests": 1}},
-		{"at_the_connection", object{"max_connections": 1}},
+		{"before_the_request", "max_requests", "cluster"},
+		{"at_the_pick", "max_requests", "endpoint"},
+		{"at_the_connection", "max_connections", "cluster"},
+		{"at_the_endpoint's_connection", "max_connections", "endpoint"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := newGate(t)
 			c := new(current)
-			stop := c.load(t, object{"web": web([]string{g.address}, object{"limits": tc.limits})})
+			config, limits := web([]string{g.address}, nil), object{tc.limit: 1}
+			if config["limits"] = limits; tc.of == "endpoint" {
+				config = with(web(nil, nil), object{"endpoints": []object{{"address": g.address, "limits": limits}}})
+			}
+			stop := c.load(t, object{"web": config})
 			core, lines := observer.New(zap.InfoLevel)
 			c.handler.Load().only.logger = zap.New(core)
 			s := serveHandler(t, c)
@@ -63,13 +72,34 @@ func TestRefusedQuietly(t *testing.T) {
 				t.Fatalf("got %v, want two lines", lines.All())
 			}
 			begun, over := lines.All()[0], lines.All()[1]
-			if begun.Message != "refusing requests" || begun.Level != zap.WarnLevel || begun.ContextMap()["cluster"] != "web" {
+			if begun.Message != "refusing requests" || begun.Level != zap.WarnLevel {
 				t.Errorf("got %+v", begun)
+			}
+			if got, want := begun.ContextMap(), (object{"cluster": "web", "limit": tc.limit, "of": tc.of}); !maps.Equal(got, want) {
+				t.Errorf("got fields %v, want %v", got, want)
 			}
 			if over.Message != "no more requests refused" || over.ContextMap()["cluster"] != "web" || over.ContextMap()["refused"] != uint64(4) {
 				t.Errorf("got %+v with %v, want 4 refused", over, over.ContextMap())
 			}
 		})
+	}
+}
+
+// TestRefusedForWant checks that the log says what this machine is short of, here an address to connect from, and nothing else
+// of the error that the client gets.
+func TestRefusedForWant(t *testing.T) {
+	b := newBackend(t, echo)
+	options := object{"transport": object{"protocol": "http", "local_address": "192.0.2.1"}}
+	s := newSite(t, web([]string{b.address}, nil), options)
+	core, lines := observer.New(zap.InfoLevel)
+	s.handler.(*Handler).only.logger = zap.New(core)
+	s.get(t).want(t, http.StatusServiceUnavailable)
+	if lines.Len() != 1 {
+		t.Fatalf("got %v, want one line", lines.All())
+	}
+	fields := lines.All()[0].ContextMap()
+	if text := fmt.Sprint(fields["error"]); !strings.HasPrefix(text, "dial tcp 192.0.2.1:0->") || fields["cluster"] != "web" {
+		t.Errorf("got %v", fields)
 	}
 }
 

@@ -57,7 +57,7 @@ func turnedDown(err error) bool {
 func (s *state) replay(t *try, v verdict) bool {
 	d := s.request.Repick(&s.lease, s.failureOf(t, v))
 	if d.Action != health.Replay {
-		s.heed(v.kind, d, false)
+		s.heed(v.kind, d, nil)
 		return false
 	}
 	s.leased()

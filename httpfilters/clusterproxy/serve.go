@@ -28,13 +28,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	s := &state{ctx: r.Context(), client: r.Context(), link: l, ownHost: h.ownHost}
 	defer s.finish()
 	if err := s.begin(r); err != nil {
-		return l.refuse(w, r, err)
+		return l.refuse(w, r, err, err)
 	}
 	if err := h.bind(s, r); err != nil {
 		return err
 	}
 	if err := s.pick(); err != nil {
-		return l.refuse(w, r, err)
+		return l.refuse(w, r, err, err)
 	}
 	s.publish()
 	return s.verdict(w, r, h.Handler.ServeHTTP(w, h.outgoing(r, s), next))
@@ -110,8 +110,8 @@ func (s *state) verdict(w http.ResponseWriter, r *http.Request, err error) error
 		return s.filtered.err
 	case s.expired.Load():
 		return caddyhttp.Error(http.StatusGatewayTimeout, s.errTimeout())
-	case s.limited:
-		return s.link.refuse(w, r, err)
+	case s.short != nil:
+		return s.link.refuse(w, r, err, s.short)
 	}
 	return err
 }

@@ -50,8 +50,9 @@ type state struct {
 	// the replay of the last one, on a new connection to another endpoint.
 	picked, again, moved bool
 	delay                time.Duration
-	// limited says that a limit stood in the way, onward that the next attempt is for an endpoint that wasn't tried.
-	limited, onward bool
+	// short is that of the last verdict. onward says that the next attempt is for an endpoint that wasn't tried.
+	short  error
+	onward bool
 
 	current *try
 	first   try
