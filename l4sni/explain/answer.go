@@ -69,6 +69,9 @@ type helloInfo struct {
 
 // router asks an sni_router, and goes on into its routes and fallbacks. It returns the stream behind it.
 func (w *walk) router(path string, h *l4sni.Router, s stream) (stream, error) {
+	if w.endsTLS {
+		return s, fmt.Errorf("%s: TLS is ended before this wrapper sees the connection: write `tls` behind it in listener_wrappers", path)
+	}
 	table, owner, err := h.Compile()
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)

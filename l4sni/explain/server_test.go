@@ -107,7 +107,7 @@ func explained(t *testing.T, routes string, f flight, handsOver bool) outcome {
 	t.Helper()
 	config := `{"apps":{"layer4":{"servers":{"s":{"listen":[":443"],"routes":` + routes + `}}}}}`
 	if handsOver {
-		config = `{"apps":{"http":{"servers":{"s":{"listen":[":443"],"listener_wrappers":[{"wrapper":"sluice","routes":` + routes + `}]}}}}}`
+		config = `{"apps":{"http":{"servers":{"s":{"listen":[":443"],"listener_wrappers":[{"wrapper":"sluice","routes":` + routes + `},{"wrapper":"tls"}]}}}}}`
 	}
 	answers, err := explain([]byte(config), f)
 	if err != nil {

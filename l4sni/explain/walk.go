@@ -23,7 +23,9 @@ type config struct {
 			Servers map[string]server `json:"servers"`
 		} `json:"layer4"`
 		HTTP struct {
-			Servers map[string]server `json:"servers"`
+			HTTPPort  uint              `json:"http_port"`
+			HTTPSPort uint              `json:"https_port"`
+			Servers   map[string]server `json:"servers"`
 		} `json:"http"`
 	} `json:"apps"`
 }
@@ -33,6 +35,12 @@ type server struct {
 	Listen   []string        `json:"listen"`
 	Routes   json.RawMessage `json:"routes"`
 	Wrappers []wrapper       `json:"listener_wrappers"`
+	// TLSPolicies and AutoHTTPS say whether Caddy ends TLS.
+	TLSPolicies []json.RawMessage `json:"tls_connection_policies"`
+	AutoHTTPS   struct {
+		Disable bool     `json:"disable"`
+		Skip    []string `json:"skip"`
+	} `json:"automatic_https"`
 }
 
 type wrapper struct {
@@ -72,6 +80,8 @@ var keepers = map[string]bool{"forward": true, "proxy": true, "close": true, "ec
 // walk goes through a config in the order in which a connection does.
 type walk struct {
 	listen []string
+	// endsTLS is set where no ClientHello comes, since TLS was ended before.
+	endsTLS bool
 	// handsOver is set where a connection that no handler takes goes on to Caddy's HTTP app.
 	handsOver bool
 	answers   []answer
@@ -103,7 +113,7 @@ func explain(raw []byte, f flight) ([]answer, error) {
 		answers = append(answers, found...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Apps.HTTP.Servers)) {
-		found, err := explainWrappers("apps.http.servers."+name, c.Apps.HTTP.Servers[name], f)
+		found, err := c.explainWrappers("apps.http.servers."+name, c.Apps.HTTP.Servers[name], f)
 		if err != nil {
 			return nil, err
 		}
@@ -130,13 +140,17 @@ func explainServer(path string, s server, f flight) ([]answer, error) {
 }
 
 // explainWrappers goes through the listener wrappers of a server of the HTTP app.
-func explainWrappers(path string, s server, f flight) ([]answer, error) {
+func (c *config) explainWrappers(path string, s server, f flight) ([]answer, error) {
 	w := walk{listen: s.Listen}
 	st := stream{flight: f}
 	for i, wrapper := range s.Wrappers {
 		w.handsOver = wrapper.Wrapper == wrapperSluice
 		at := fmt.Sprintf("%s.listener_wrappers[%d]", path, i)
-		err := st.readHeader("listener wrapper at "+at, at, wrapper.ProxyProtocol)
+		var err error
+		if w.endsTLS, err = c.endsTLS(s, i); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		err = st.readHeader("listener wrapper at "+at, at, wrapper.ProxyProtocol)
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,44 @@ func TestWrapperHeader(t *testing.T) {
 	}
 }
 
+// TestWrapperBehindTLS asks about servers whose wrapper gets connections without their TLS, and about others.
+func TestWrapperBehindTLS(t *testing.T) {
+	const ended = "apps.http.servers.h.listener_wrappers[0].routes[0].handle[0]: TLS is ended before this wrapper sees the connection"
+	for _, tc := range []struct {
+		app, server string // fields of the HTTP app and of the server
+		behind      string // wrappers
+		want        string
+	}{
+		{``, `"listen":[":443"]`, ``, ended},
+		{``, `"listen":[":443"]`, `,{"wrapper":"tls"}`, "→ forward b:1"},
+		{``, `"listen":[":443"]`, `,{"wrapper":"other"}`, ended},
+		{``, `"listen":[":443"]`, `,{"wrapper":"other"},{"wrapper":"tls"}`, "→ forward b:1"},
+		{``, `"listen":[":443"],"automatic_https":{"disable":true}`, ``, "→ forward b:1"},
+		{``, `"listen":[":443"],"automatic_https":{"disable":true},"tls_connection_policies":[{}]`, ``, ended},
+		{`"https_port":2,`, `"listen":[":2"]`, ``, ended},
+		{`"http_port":2,`, `"listen":[":2"],"tls_connection_policies":[{}]`, ``, "→ forward b:1"},
+		{``, `"listen":[":2"]`, ``, "→ forward b:1"},
+		{``, `"listen":[":2"],"tls_connection_policies":[{}]`, ``, ended},
+		{``, `"listen":[":2"],"routes":[{"match":[{"host":["www.test"]}]}]`, ``, ended},
+		{``, `"listen":[":2"],"routes":[{"match":[{"host":["www.test"]}]}],"automatic_https":{"skip":["www.test"]}`, ``, "→ forward b:1"},
+		{``, `"listen":[":2"],"routes":[{"match":[{"path":["/"]}]}]`, ``, "→ forward b:1"},
+		{``, `"listen":[":80"],"routes":[{"match":[{"host":["www.test"]}]}]`, ``, "→ forward b:1"},
+		{``, `"listen":[":2-1"]`, ``, "apps.http.servers.h: listen: "},
+	} {
+		t.Run(tc.app+tc.server+tc.behind, func(t *testing.T) {
+			config := `{"apps":{"http":{` + tc.app + `"servers":{"h":{` + tc.server + `,"listener_wrappers":[{"wrapper":"sluice","routes":[{"handle":[
+				{"handler":"sni_router","routes":[{"names":["a.test"],"handle":[{"handler":"forward","upstream":"b:1"}]}]}]}]}` + tc.behind + `]}}}}}`
+			out, err := run(nil, "--config", writeFile(t, "caddy.json", []byte(config)), "--name", "a.test")
+			if err != nil {
+				out = err.Error()
+			}
+			if !strings.Contains(out, tc.want) {
+				t.Errorf("got %q, want %q", out, tc.want)
+			}
+		})
+	}
+}
+
 // askWithHeaders asks a config, in which 10.0.0.0/8 sends PROXY headers, about connections with and without one.
 func askWithHeaders(t *testing.T, config string) {
 	t.Helper()

@@ -48,6 +48,8 @@ type listener struct {
 	// left is closed when connections go elsewhere, closed when Accept is to end.
 	left, closed     chan struct{}
 	leaving, closing sync.Once
+	// ended is done once it was said that TLS ends before connections come here.
+	ended sync.Once
 }
 
 // listen begins to accept connections for w.
@@ -65,6 +67,7 @@ func listen(base net.Listener, w *Wrapper) *listener {
 
 // handle runs one connection through the routes.
 func (l *listener) handle(conn net.Conn) {
+	l.warnOfTLS(conn)
 	// The matching buffer is the connection's own: the HTTP server may read from it long after this has returned.
 	cx := layer4.WrapConnection(conn, nil, l.logger)
 	cx.Context = context.WithValue(cx.Context, listenerCtxKey, l)

@@ -85,6 +85,9 @@ func (w *Wrapper) Provision(ctx caddy.Context) error {
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		w.keepAlive = keepAliveOf(server)
 		server.RegisterConnState(stateChanged)
+		if endsTLS(server) {
+			w.logger.Warn(behindTLS, zap.Strings("listen", server.Listen))
+		}
 	}
 	return w.watchStop(ctx)
 }
