@@ -108,7 +108,11 @@ func TestUnknownQuietly(t *testing.T) {
 	b := newBackend(t, echo)
 	ctx := provision(t, object{"web": web([]string{b.address}, nil)})
 	s := serve(t, ctx, "cluster_proxy", object{"cluster": "{http.request.header.X-Cluster}"})
-	s.get(t).want(t, http.StatusBadGateway)
+	r := s.get(t)
+	r.want(t, http.StatusBadGateway)
+	if got := r.header.Get("Retry-After"); got != "" {
+		t.Errorf("got Retry-After %q, want none: it will be unknown then too", got)
+	}
 	if got := s.errors(); got != 0 {
 		t.Errorf("got %d errors, want none", got)
 	}
