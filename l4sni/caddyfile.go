@@ -3,7 +3,6 @@ package l4sni
 import (
 	"encoding/json"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/mholt/caddy-l4/layer4"
 
@@ -151,9 +150,9 @@ func appendHandler(d *caddyfile.Dispenser, raw *[]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	config, err := layer4.SetModuleNameInline("handler", name, caddyconfig.JSON(handler, nil))
+	config, err := args.Module(d, handler, "handler", name)
 	if err != nil {
-		return d.WrapErr(err)
+		return err
 	}
 	*raw = append(*raw, config)
 	return nil

@@ -3,6 +3,7 @@
 package args
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 )
@@ -289,6 +291,17 @@ func Extract(d *caddyfile.Dispenser, option func(*caddyfile.Dispenser) error, na
 		head = slices.Concat(head, caddyfile.Segment{opening}, rest, caddyfile.Segment{closing})
 	}
 	return caddyfile.NewDispenser(head), nil
+}
+
+// Module writes a module down that was read, with its name under key. One that can't be is an error: without its module,
+// a setting may have a default.
+func Module(d *caddyfile.Dispenser, module any, key, name string) (json.RawMessage, error) {
+	var warnings []caddyconfig.Warning
+	raw := caddyconfig.JSONModuleObject(module, key, name, &warnings)
+	if len(warnings) > 0 {
+		return nil, d.Errf("%s %q: %s", key, name, warnings[0].Message)
+	}
+	return raw, nil
 }
 
 // once refuses options that are given twice. The zero value is ready.

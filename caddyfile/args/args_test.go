@@ -2,6 +2,7 @@ package args
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -289,4 +290,15 @@ func TestExtract(t *testing.T) {
 		_, err := Extract(d, func(d *caddyfile.Dispenser) error { _, err := One(d); return err }, "ours")
 		checkError(t, err, want.err, want.line)
 	}
+}
+
+// TestModule checks that a module is written down with its name, and that one that can't be is an error.
+func TestModule(t *testing.T) {
+	d := at("check http")
+	raw, err := Module(d, map[string]any{"path": "/up"}, "type", "http")
+	if want := `{"path":"/up","type":"http"}`; err != nil || string(raw) != want {
+		t.Errorf("got %s, %v, want %s", raw, err, want)
+	}
+	_, err = Module(d, map[string]any{"share": math.NaN()}, "type", "http")
+	checkError(t, err, `type "http": json: unsupported value: NaN`, 2)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -162,7 +161,9 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	}
 	entry := p.around
 	entry.Name = name
-	entry.FilterRaw = caddyconfig.JSONModuleObject(unmarshaler, "filter", module, nil)
+	if entry.FilterRaw, err = args.Module(d, unmarshaler, "filter", module); err != nil {
+		return err
+	}
 	p.handler.Filters = append(p.handler.Filters, entry)
 	p.host = unmarshaler
 	return nil

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
@@ -225,7 +224,7 @@ func unmarshalBalance(d *caddyfile.Dispenser) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return caddyconfig.JSONModuleObject(module, "policy", policy, nil), nil
+	return args.Module(d, module, "policy", policy)
 }
 
 // guest returns the name of a module behind an option, and goes there. It has to be one of those that there are.

@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
@@ -38,8 +38,8 @@ func (h *Health) unmarshal(d *caddyfile.Dispenser) error {
 		}
 		return err
 	}
-	h.CheckRaw = caddyconfig.JSONModuleObject(module, "type", name, nil)
-	return nil
+	h.CheckRaw, err = args.Module(d, module, "type", name)
+	return err
 }
 
 // unmarshalOption reads the common option at which d stands.
@@ -139,7 +139,7 @@ func decimal(d *caddyfile.Dispenser) (*float64, error) {
 		return nil, err
 	}
 	n, err := strconv.ParseFloat(value, 64)
-	if err != nil {
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // of which JSON has neither
 		return nil, d.Errf("%s: %q is not a number", name, value)
 	}
 	return &n, nil

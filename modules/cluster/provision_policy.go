@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +64,7 @@ func (s *SlowStart) apply(to *health.SlowStart) error {
 	if s.Aggression != nil {
 		to.Aggression = *s.Aggression
 	}
-	if to.Aggression < 1 || to.Aggression > maxAggression {
+	if math.IsNaN(to.Aggression) || to.Aggression < 1 || to.Aggression > maxAggression {
 		return fmt.Errorf("aggression: %v is out of range, 1 to %d", to.Aggression, maxAggression)
 	}
 	if err := takeDurations(duration{"window", s.Window, &to.Window, time.Second, 0}); err != nil {

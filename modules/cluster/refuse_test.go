@@ -2,8 +2,14 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-sluice/sluice/internal/health"
 )
 
 // TestRefused checks that each mistake is refused by the name of its field.
@@ -122,6 +128,16 @@ func TestAccepted(t *testing.T) {
 	} {
 		if _, err := provisioned(t, `{`+config+`}`); err != nil {
 			t.Errorf("%s: got error %v, want none", config, err)
+		}
+	}
+}
+
+// TestSlowStartNumber checks that what isn't a number is no aggression, from code: JSON has none.
+func TestSlowStartNumber(t *testing.T) {
+	for _, aggression := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		err := (&SlowStart{Window: caddy.Duration(time.Minute), Aggression: &aggression}).apply(new(health.SlowStart))
+		if err == nil || !strings.Contains(err.Error(), "is out of range, 1 to 10") {
+			t.Errorf("%v: got error %v, want one about the range", aggression, err)
 		}
 	}
 }

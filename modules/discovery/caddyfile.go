@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
@@ -99,12 +98,8 @@ func (d *Discover) unmarshalUpstreams(block *caddyfile.Dispenser, name string) e
 	if _, ok := module.(reverseproxy.UpstreamSource); !ok {
 		return block.Errf("discover: the module %s%s does not find upstreams", upstreamsNamespace, name)
 	}
-	var warnings []caddyconfig.Warning
-	d.UpstreamsRaw = caddyconfig.JSONModuleObject(module, "source", name, &warnings)
-	if len(warnings) > 0 {
-		return block.Errf("discover %s: %s", name, warnings[0].Message)
-	}
-	return nil
+	d.UpstreamsRaw, err = args.Module(block, module, "source", name)
+	return err
 }
 
 // takeRefresh reads the option refresh, at which block stands.

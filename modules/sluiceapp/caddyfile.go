@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
@@ -28,7 +27,16 @@ func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if err := app.UnmarshalCaddyfile(d); err != nil {
 		return nil, err
 	}
-	return httpcaddyfile.App{Name: appName, Value: caddyconfig.JSON(app, nil)}, nil
+	return app.option(d)
+}
+
+// option returns what becomes of the global option.
+func (a *App) option(d *caddyfile.Dispenser) (any, error) {
+	config, err := json.Marshal(a)
+	if err != nil { // never null: that is an app without limits and clusters
+		return nil, d.WrapErr(err)
+	}
+	return httpcaddyfile.App{Name: appName, Value: config}, nil
 }
 
 // UnmarshalCaddyfile reads the global option. Syntax:

@@ -1,11 +1,14 @@
 package sluiceapp
 
 import (
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
 // TestOption checks what blocks of the global option become.
@@ -30,6 +33,8 @@ func TestOption(t *testing.T) {
 		{"sluice {\nadmission {\nmax_connections 0\n}\n}", "", `max_connections: "0" is not a positive number`},
 		{"sluice {\nadmission {\nlimit 5\n}\n}", "", `unrecognized option "limit": expected max_connections`},
 		{"sluice {\nadmission {\nmax_connections 5\nmax_connections 6\n}\n}", "", "max_connections is given twice"},
+		{"sluice {\ncluster web {\nslow_start 30s {\naggression NaN\n}\n}\n}", "", `aggression: "NaN" is not a number, at Testfile:4`},
+		{"sluice {\ncluster web {\nslow_start 30s {\naggression -Inf\n}\n}\n}", "", `aggression: "-Inf" is not a number, at Testfile:4`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := parseOption(caddyfile.NewTestDispenser(tc.name), nil)
@@ -61,5 +66,16 @@ func TestSecondBlock(t *testing.T) {
 	const want = `{"admission":{"max_connections":6,"memory_limit":"1GiB"},"guard":"off"}`
 	if got := string(app.(httpcaddyfile.App).Value); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestOptionWritten checks that an app which can't be written down is an error, and not no app.
+func TestOptionWritten(t *testing.T) {
+	d := caddyfile.NewTestDispenser("sluice")
+	d.Next()
+	aggression := math.NaN()
+	app := App{Clusters: map[string]*cluster.Config{"web": {SlowStart: &cluster.SlowStart{Aggression: &aggression}}}}
+	if got, err := app.option(d); err == nil || !strings.Contains(err.Error(), "Testfile:1") {
+		t.Errorf("got %v, %v, want an error with the line", got, err)
 	}
 }

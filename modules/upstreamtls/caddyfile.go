@@ -1,7 +1,6 @@
 package upstreamtls
 
 import (
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
@@ -78,12 +77,12 @@ func (t *TLS) unmarshalPool(d *caddyfile.Dispenser) error {
 }
 
 // setPool sets the certificate authorities to trust.
-func (t *TLS) setPool(d *caddyfile.Dispenser, provider string, pool any) error {
+func (t *TLS) setPool(d *caddyfile.Dispenser, provider string, pool any) (err error) {
 	if t.CARaw != nil {
 		return d.Err("ca_file and trust_pool exclude each other")
 	}
-	t.CARaw = caddyconfig.JSONModuleObject(pool, "provider", provider, nil)
-	return nil
+	t.CARaw, err = args.Module(d, pool, "provider", provider)
+	return err
 }
 
 // unmarshalCertificate reads what to show to an upstream that asks for a certificate.

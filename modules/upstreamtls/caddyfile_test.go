@@ -2,6 +2,7 @@ package upstreamtls
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -61,5 +62,15 @@ func TestCaddyfile(t *testing.T) {
 				t.Errorf("got %s, %v, want %s", got, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestPoolWritten checks that a pool which can't be written down is an error: without it, the system's would be trusted.
+func TestPoolWritten(t *testing.T) {
+	d := caddyfile.NewTestDispenser("trust_pool odd")
+	d.Next()
+	var settings TLS
+	if err := settings.setPool(d, "odd", math.NaN()); err == nil || !strings.Contains(err.Error(), `provider "odd": json: `) {
+		t.Errorf("got error %v and %s, want one about the provider", err, settings.CARaw)
 	}
 }
