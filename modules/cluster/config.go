@@ -225,6 +225,7 @@ type Retry struct {
 	// How many retries may go on however few requests there are. Range: 0 to 1000. Default: 3. No placeholders.
 	BudgetMin *int `json:"budget_min,omitempty"`
 
-	// How long a body may be that is kept to be sent again. Range: 0 (none is) to 16 MiB. Default: 64 KiB. No placeholders.
+	// How many bytes a body may have that is kept to be sent again. Range: 0 (none is) to 16 MiB. Default: 64 KiB. No
+	// placeholders.
 	BodyLimit *int64 `json:"body_limit,omitempty"`
 }
