@@ -15,6 +15,7 @@ import (
 // TestClusterRefused checks what is refused at load, by the name of the field.
 func TestClusterRefused(t *testing.T) {
 	web := `"web":{"endpoints":[{"address":"192.0.2.1:443"}]}`
+	local := `"web":{"endpoints":[{"address":"192.0.2.1:443"},{"address":"unix//run/web.sock"}]}`
 	keyed := func(key string) string {
 		return `"web":{"endpoints":[{"address":"192.0.2.1:443"}],"balance":{"policy":"maglev","key":"` + key + `"}}`
 	}
@@ -28,6 +29,7 @@ func TestClusterRefused(t *testing.T) {
 		{"allow_private", web, `{"cluster":"web","allow_private":true}`, "allow_private: is for upstreams with an address"},
 		{"limit", web, `{"cluster":"web","max_connections_per_ip":3}`, "max_connections_per_ip: is for upstreams with an address"},
 		{"prefix", web, `{"cluster":"web","ipv6_prefix":48}`, "ipv6_prefix: is for upstreams with an address"},
+		{"tls_without_a_name", local, `{"cluster":"web","tls":{}}`, `tls: server_name: is required for endpoints[1], a unix socket of cluster "web"`},
 		{"key_header", keyed("header x-user"), `{"cluster":"web"}`, `cluster: "web" balances by header X-User, which is for requests`},
 		{"key_uri", keyed("uri"), `{"cluster":"web"}`, `cluster: "web" balances by uri, which is for requests`},
 		{"key_placeholder", keyed("{http.request.host}"), `{"cluster":"web"}`, `balances by {http.request.host}, which is for requests`},
@@ -37,6 +39,15 @@ func TestClusterRefused(t *testing.T) {
 				t.Errorf("got error %v, want one with %q", err, tc.err)
 			}
 		})
+	}
+}
+
+// TestClusterUnixTLS checks which TLS of its own a forward may have with a unix socket.
+func TestClusterUnixTLS(t *testing.T) {
+	for _, settings := range []string{`"server_name":"web.example.test"`, `"insecure_skip_verify":true`} {
+		if _, err := provision(t, `"web":{"endpoints":[{"address":"unix//run/web.sock"}]}`, `{"cluster":"web","tls":{`+settings+`}}`); err != nil {
+			t.Errorf("%s: got error %v, want none", settings, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 
 	"github.com/caddyserver/caddy/v2"
@@ -17,6 +18,11 @@ const http2 = "h2"
 func (h *Handler) setTLS(ctx caddy.Context) (err error) {
 	if h.tls, err = h.TLS.Client(ctx); err != nil {
 		return err
+	}
+	if h.cluster != nil {
+		if err := h.cluster.CheckTLS(h.tls); err != nil {
+			return fmt.Errorf("%w of cluster %q", err, h.Cluster)
+		}
 	}
 	config := h.tls.Config
 	if config.ServerName != "" || h.target == nil {
