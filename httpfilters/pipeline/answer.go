@@ -2,10 +2,10 @@ package pipeline
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -28,10 +28,7 @@ func (x *Exchange) settle(err error) error {
 		switch failed := x.body.leave(); {
 		case failed == nil, x.out.lost():
 		case !x.out.sent():
-			if err == nil {
-				x.out.restore() // an empty response is one, too
-			}
-			return x.answer(failed)
+			return x.instead(failed)
 		default:
 			x.countOnce(failed)
 			x.setErr(failed)
@@ -47,6 +44,12 @@ func (x *Exchange) settle(err error) error {
 		panic(http.ErrAbortHandler) // the client must not take what it has for complete
 	}
 	return nil
+}
+
+// instead has the request answered because of an error of its body, whatever the handlers have begun to answer.
+func (x *Exchange) instead(failed error) error {
+	x.out.restore()
+	return x.answer(failed)
 }
 
 // giveUp ends a request whose handler has failed. An answer that filters have made another of may have lost its length, so
@@ -95,10 +98,13 @@ func (x *Exchange) answer(err error) error {
 	x.setErr(err)
 	status := statusOf(err)
 	x.setResponse(status, x.w.Header())
-	if failed := x.respond(); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
-		err = x.refuse(failed)
-		x.setErr(err)
-		x.setStatus(statusOf(err))
+	for at := len(x.h.entries); at > 0; {
+		var failed error
+		if at, failed = x.respond(at); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
+			err = x.refuse(failed)
+			x.setErr(err)
+			x.setStatus(statusOf(err))
+		}
 	}
 	x.keepStatus(status)
 	return x.write(err)
@@ -132,8 +138,12 @@ func (x *Exchange) keepStatus(was int) {
 	}
 }
 
-// write writes the answer to a Rejection with a body. All else is for Caddy to write.
+// write writes the answer to a Rejection with a body. All else is for Caddy to write, or for the pipeline in front whose
+// filter has refused the body.
 func (x *Exchange) write(err error) error {
+	if x.outer().failedBy(err) {
+		return withStatus(err, x.response.Status)
+	}
 	rejection, ok := errors.AsType[*Rejection](err)
 	if ok {
 		for name, values := range rejection.Header {
@@ -165,6 +175,7 @@ func (x *Exchange) replace(err error) {
 		}
 		x.w.WriteHeader(x.response.Status)
 	}
+	x.out.instead = x.w.Header().Clone()
 	_ = http.NewResponseController(x.w).Flush()
 }
 
@@ -173,12 +184,10 @@ func (x *Exchange) replaced() error {
 	if !x.out.replaced {
 		return x.answer(x.out.err)
 	}
+	// What handlers have set since is of the response that nobody gets. A writer in front may still look at it.
 	header := x.w.Header()
-	for name := range header {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(header, name) // of the response that nobody gets
-		}
-	}
+	clear(header)
+	maps.Copy(header, x.out.instead)
 	return nil
 }
 

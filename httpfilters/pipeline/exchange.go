@@ -29,6 +29,8 @@ type Exchange struct {
 	// decided are the entries of which it is known whether they take part, skipped those which don't, jumped those which
 	// a branch has passed over, ran those that had a part.
 	decided, skipped, jumped, ran bodypipe.Set
+	// outside are the entries that the response doesn't apply to.
+	outside bodypipe.Set
 	// last is the entry whose body hook ran last, struck says that it has ended the request.
 	last   int
 	struck bool

@@ -242,7 +242,8 @@ func TestH160_ResponseFiltersRunOnce(t *testing.T) {
 	t.Run("two filters refuse the response", func(t *testing.T) {
 		f := newFlow(t, entries(filter("a", "", ""), filter("b", `"do":{"response":"fail"}`, ""), filter("c", `"do":{"response":"reject"}`, "")))
 		before := countNow(t)
-		f.expect(f.get("/"), 418, "a request", "b request", "c request", "c response", "b response", "c log", "b log", "a log")
+		f.expect(f.get("/"), 418, "a request", "b request", "c request", "c response", "b response", "a response",
+			"c log", "b log", "a log")
 		before.expect(t, "filter")
 	})
 	t.Run("a filter refuses the answer to an error of the next handler", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -97,7 +98,18 @@ func (x *Exchange) judge(e *entry, err error) error {
 }
 
 // named says of an error which filter has failed.
-func (e *entry) named(err error) error { return fmt.Errorf("filter %s: %w", e.name, err) }
+func (e *entry) named(err error) error {
+	if _, handled := errors.AsType[caddyhttp.HandlerError](err); handled {
+		err = accident{err}
+	}
+	return fmt.Errorf("filter %s: %w", e.name, err)
+}
+
+// accident is an error of Caddy's that a filter didn't make into a Rejection: its status isn't meant for the client.
+type accident struct{ err error }
+
+func (a accident) Error() string        { return a.err.Error() }
+func (a accident) Is(target error) bool { return errors.Is(a.err, target) }
 
 // passOver warns that a filter has failed, and that the request goes on.
 func (x *Exchange) passOver(e *entry, err error) {

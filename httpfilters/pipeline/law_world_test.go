@@ -291,6 +291,9 @@ func (w *world) lane(direction, status int) *lane {
 			continue
 		}
 		l.filters = append(l.filters, &m.body[direction])
+		if s := m.header[toClient].status; direction == toClient && s != 0 && m.fails(toClient) == 0 {
+			status = s // each looks at the answer as it comes to it
+		}
 	}
 	for _, f := range l.filters {
 		// Only the first one is asked for certain before anything goes on.

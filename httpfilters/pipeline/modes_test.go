@@ -222,23 +222,34 @@ func TestH89_Ceilings(t *testing.T) {
 	}
 }
 
-// H93: whether a filter applies to a response depends on the header that came, not on what filters make of it.
+// H93: whether a filter applies to a response, its header and its body alike, depends on the header as it comes to the
+// filter, not on what those in front of it make of it.
 func TestH93_ResponseConditions(t *testing.T) {
-	e := onBodies("f", rewrite, upper)
+	changed := func(value string) entry {
+		return entry{name: value, response: onResponse(func(x *Exchange) error {
+			if header := x.Response().Header; header.Get("Content-Type") != "image/gif" {
+				header.Set("Content-Type", value)
+			}
+			return nil
+		})}
+	}
+	e, seen := onBodies("f", rewrite, upper), ""
 	e.onResponse = []caddyhttp.ResponseMatcher{{StatusCode: []int{2}, Headers: http.Header{"Content-Type": {"text/*"}}}}
-	change := entry{name: "change", response: onResponse(func(x *Exchange) error {
-		x.Response().Header.Set("Content-Type", "text/html")
+	e.response = onResponse(func(x *Exchange) error {
+		seen = x.Response().Header.Get("Content-Type")
 		return nil
-	})}
-	s := newSiteBoth(t, newHandler(t, e, change))
-	for kind, want := range map[string]string{"text/plain": "BODY", "image/png": "body"} {
+	})
+	s := newSiteBoth(t, newHandler(t, changed("image/webp"), e, changed("text/html")))
+	for kind, want := range map[string]string{"text/plain": "BODY", "image/png": "BODY", "image/gif": "body"} {
 		s.backend = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			_, _ = io.WriteString(w, "body")
 		}
 		byVersion(t, func(t *testing.T, client *http.Client) {
-			if res := s.send(t, client, http.MethodGet, ""); res.body != want || res.Header.Get("Content-Type") != "text/html" {
-				t.Errorf("%s: got %q %v, want %q", kind, res.body, res.Header, want)
+			seen = ""
+			res := s.send(t, client, http.MethodGet, "")
+			if applies := want == "BODY"; res.body != want || (seen == "text/html") != applies || (res.Header.Get("Content-Type") == "image/webp") != applies {
+				t.Errorf("%s: got %q %v, the filter saw %q, want %q", kind, res.body, res.Header, seen, want)
 			}
 		})
 	}

@@ -103,6 +103,10 @@ func TestStallInARowAnswerHeld(t *testing.T) {
 	})
 	c := s.wire(t)
 	c.write("POST / HTTP/1.1\nHost: a\nContent-Length: 10\n\nabc")
-	c.closed() // the second one takes its answer for sent, and breaks it off
+	// The second one takes its answer for sent, and breaks it off. The first one knows better.
+	if res := c.whole(http.MethodPost); res.StatusCode != http.StatusRequestTimeout || !res.Close {
+		t.Errorf("got status %d, close %v", res.StatusCode, res.Close)
+	}
+	c.closed()
 	s.idle(t)
 }

@@ -21,20 +21,7 @@ var errClientGone = errors.New("the client has left")
 
 // serve passes the request by the filters.
 func (x *Exchange) serve() (err error) {
-	defer func() {
-		x.over, x.failing = true, err != nil || !x.out.sent()
-		if x.err == nil {
-			x.setErr(x.out.err) // of a handler that panicked because of it
-		}
-		// A handler that can't write its answer panics, so that nobody takes what is there for complete. If we have
-		// refused it before any of it went out, the client gets a proper answer.
-		if x.out.refused() {
-			if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // panics are compared so
-				panic(p)
-			}
-			err = x.replaced()
-		}
-	}()
+	defer x.conclude(&err)
 	x.disown()
 	if x.h.watches {
 		x.out.watch()
@@ -49,6 +36,43 @@ func (x *Exchange) serve() (err error) {
 		return x.answer(err)
 	}
 	return x.settle(x.run(x.writer(), 0))
+}
+
+// conclude ends serve, also when a handler panicked. One that can't write its answer, or read the body, does, so that nobody
+// takes what is there for complete. If we have refused the one or the other before anything went out, the client gets a
+// proper answer.
+func (x *Exchange) conclude(err *error) {
+	x.over, x.failing = true, *err != nil || !x.out.sent()
+	p := recover()
+	if x.err == nil {
+		x.setErr(x.out.err)
+	}
+	var failed error
+	if p != nil && x.body != nil && !x.out.lost() {
+		failed = x.body.leave()
+	}
+	switch {
+	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // panics are compared so
+		panic(p)
+	case x.out.refused():
+		*err = x.replaced()
+	case failed != nil && !x.out.sent():
+		*err = x.instead(failed)
+	case p != nil:
+		x.noteFailure(failed)
+		panic(p)
+	}
+}
+
+// noteFailure notes why the body of a request that breaks off couldn't go on, if that is so.
+func (x *Exchange) noteFailure(failed error) {
+	if failed == nil {
+		return
+	}
+	x.countOnce(failed)
+	if x.err == nil {
+		x.setErr(failed)
+	}
 }
 
 // run calls the filters for the request from one on, and then the next handler.
@@ -210,25 +234,37 @@ func (x *Exchange) countOnce(err error) {
 		return
 	}
 	x.counted = true
-	if x.body == nil || !x.body.outer.failedBy(err) {
+	if !x.outer().failedBy(err) {
 		count(reasonOf(err))
 	}
 }
 
-// respond calls the filters for the response, in the opposite order.
-func (x *Exchange) respond() error {
+// outer returns the body of a pipeline in front, nil if there is none.
+func (x *Exchange) outer() *requestBody {
+	if x.body != nil {
+		return x.body.outer
+	}
+	return outerBody(x.came.Body)
+}
+
+// respond calls the filters in front of one for the response, in the opposite order. If one fails, it returns which.
+func (x *Exchange) respond(before int) (int, error) {
 	had := x.had()
-	for i := len(x.h.entries) - 1; i >= 0; i-- {
+	for i := before - 1; i >= 0; i-- {
 		e := &x.h.entries[i]
-		if e.response == nil || !had.Has(i) || x.refused.Has(i) || !e.appliesTo(x.response.Status, x.response.Header) {
+		if !e.appliesTo(x.response.Status, x.response.Header) {
+			x.outside |= bit(i)
+			continue
+		}
+		if e.response == nil || !had.Has(i) || x.refused.Has(i) {
 			continue
 		}
 		if err := x.call(i, e.response.Response); err != nil {
 			x.refused |= bit(i)
-			return err
+			return i, err
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // end ends the request for all filters. It also runs when a handler has panicked.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -58,7 +59,9 @@ type writer struct {
 	err                       error
 	// ending says that the handlers have returned, replaced that the answer in the place of a response that is refused has
 	// gone out already.
+	// instead is the header of that answer.
 	ending, replaced bool
+	instead          http.Header
 	// told says that the body of the request knows of the answer, wrote is how much was written until then.
 	told  bool
 	wrote int64
@@ -66,10 +69,10 @@ type writer struct {
 	before []field
 }
 
-// field is a header field.
+// field is a header field. Handlers may change values in place: so one is kept beside, and of more, copies.
 type field struct {
-	name   string
-	values []string
+	name, first string
+	values      []string
 }
 
 // watch begins to look at the response.
@@ -79,7 +82,13 @@ func (w *writer) watch() {
 	}
 	w.watching = true
 	for name, values := range w.ResponseWriter.Header() {
-		w.before = append(w.before, field{name, values})
+		f := field{name: name, values: values}
+		if len(values) == 1 {
+			f.first = values[0]
+		} else {
+			f.values = slices.Clone(values)
+		}
+		w.before = append(w.before, f)
 	}
 }
 
@@ -94,7 +103,7 @@ func (w *writer) refused() bool { return w.stage == failed && !w.headerOut }
 
 // upgrade asks for a stricter mode for the body.
 func (w *writer) upgrade(mode Mode, most int64) bool {
-	return w.piped && !w.headerOut && w.pipe.Upgrade(w.x.h.responsePlace(w.x.at), mode, most)
+	return w.piped && w.stage != failed && !w.headerOut && w.pipe.Upgrade(w.x.h.responsePlace(w.x.at), mode, most)
 }
 
 // WriteHeader passes the header by the filters.
@@ -116,11 +125,13 @@ func (w *writer) WriteHeader(status int) {
 	}
 	x.setResponse(status, w.Header())
 	w.openPipe(status)
-	if err := x.respond(); err != nil {
+	x.outside = 0
+	if _, err := x.respond(len(x.h.entries)); err != nil {
 		w.fail(err)
 		return
 	}
 	x.keepStatus(status)
+	w.narrowPipe()
 	w.begin()
 }
 
@@ -133,16 +144,26 @@ func (w *writer) openPipe(status int) {
 		return
 	}
 	skip := x.responseSkip()
-	for i := range x.h.entries {
-		if !x.h.entries[i].appliesTo(status, x.response.Header) {
-			skip = skip.With(x.h.responsePlace(i))
-		}
-	}
 	if x.h.plans.response.Terms(skip).Idle() {
 		return
 	}
 	w.piped = true
 	w.pipe.Start(bodypipe.Setup{Plan: x.h.plans.response, Host: (*responseHost)(x), Budget: x.h.budget, Skip: skip})
+}
+
+// narrowPipe leaves out the filters to which the response doesn't matter, as it was when it came to them.
+func (w *writer) narrowPipe() {
+	if !w.piped || w.x.outside == 0 {
+		return
+	}
+	var skip bodypipe.Set
+	for i := range w.x.h.entries {
+		if w.x.outside.Has(i) {
+			skip = skip.With(w.x.h.responsePlace(i))
+		}
+	}
+	w.pipe.Skip(skip)
+	w.piped = !w.pipe.Terms().Idle()
 }
 
 // responseSkip returns the filters that have no part in the response's body.
@@ -254,6 +275,9 @@ func (w *writer) restore() {
 	header := w.ResponseWriter.Header()
 	clear(header)
 	for _, f := range w.before {
+		if len(f.values) == 1 {
+			f.values[0] = f.first
+		}
 		header[f.name] = f.values
 	}
 }
@@ -273,5 +297,5 @@ func (w *writer) release() {
 	w.watching, w.stage, w.headerOut, w.piped, w.muted = false, fresh, false, false, false
 	w.declared, w.trailers, w.altered, w.broken = 0, false, false, false
 	w.ending, w.replaced, w.told, w.wrote = false, false, false, 0
-	w.content, w.err, w.before = bodypipe.HasContent, nil, w.before[:0]
+	w.content, w.err, w.instead, w.before = bodypipe.HasContent, nil, nil, w.before[:0]
 }

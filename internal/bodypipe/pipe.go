@@ -16,7 +16,9 @@ type Pipe struct {
 	terms Terms
 	// buffers says that the plan buffers: no filter raises the limit of that later.
 	buffers bool
-	done    Set
+	// asked are the limits that filters have asked for with Buffer and with SizeLimit, 0 for none.
+	asked struct{ hold, limit int64 }
+	done  Set
 	// holders are the filters for which the body is held back and which may release it, released those that have.
 	holders, released Set
 
@@ -94,10 +96,36 @@ func (p *Pipe) Upgrade(i int, mode Mode, most int64) bool {
 	if mode == Buffer && p.setup.Plan.wishes[i].Access != None && !p.done.Has(i) {
 		p.holders = p.holders.With(i)
 	}
-	if mode != Buffer || !p.buffers {
-		p.terms.add(mode, most, p.setup.Plan.ceiling)
+	switch {
+	case mode == SizeLimit && (p.asked.limit == 0 || most < p.asked.limit):
+		p.asked.limit = most
+	case mode == Buffer && most == 0:
+		p.asked.hold = p.setup.Plan.ceiling
+	case mode == Buffer:
+		p.asked.hold = max(p.asked.hold, most)
 	}
+	p.ask()
 	return true
+}
+
+// ask has the terms be those that filters have asked for.
+func (p *Pipe) ask() {
+	if p.asked.hold > 0 && !p.buffers {
+		p.terms.add(Buffer, p.asked.hold, p.setup.Plan.ceiling)
+	}
+	if p.asked.limit > 0 {
+		p.terms.add(SizeLimit, p.asked.limit, p.setup.Plan.ceiling)
+	}
+}
+
+// Skip has more filters take no part, as Setup.Skip does. It is for when nothing was pushed yet. What the others have asked
+// for stays.
+func (p *Pipe) Skip(more Set) {
+	s, asked, holders := p.setup, p.asked, p.holders
+	s.Skip |= more
+	p.Start(s)
+	p.asked, p.holders = asked, holders&^s.Skip
+	p.ask()
 }
 
 // Declare checks a declared length, -1 for none, before anything is read. It fails with ErrTooLarge if a body of this
