@@ -16,15 +16,16 @@ func init() {
 	httpcaddyfile.RegisterGlobalOption(appName, parseOption)
 }
 
-// parseOption reads the global option. A second block adds to the first.
+// parseOption reads the global option. A second block adds to the first; it can't give what that has given.
 func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
-	app := new(App)
+	app, given := new(App), make(options)
 	if before, ok := existing.(httpcaddyfile.App); ok {
 		if err := json.Unmarshal(before.Value, app); err != nil {
 			return nil, fmt.Errorf("reading the block before: %w", err)
 		}
+		given.add(before.Value)
 	}
-	if err := app.UnmarshalCaddyfile(d); err != nil {
+	if err := app.unmarshalBlock(d, given); err != nil {
 		return nil, err
 	}
 	return app.option(d)
@@ -58,18 +59,31 @@ func (a *App) option(d *caddyfile.Dispenser) (any, error) {
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return a.unmarshalBlock(d, nil)
+}
+
+// unmarshalBlock reads a block. given are the options of the blocks before.
+func (a *App) unmarshalBlock(d *caddyfile.Dispenser, given options) error {
 	d.Next() // consume option name
-	return args.Block(d, a.unmarshalOption, "cluster")
+	return args.Block(d, func(d *caddyfile.Dispenser) error { return a.unmarshalOption(d, given) }, "cluster")
 }
 
 // unmarshalOption reads the option at which d stands.
-func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
+func (a *App) unmarshalOption(d *caddyfile.Dispenser, given options) (err error) {
+	if err := given.check(d); err != nil {
+		return err
+	}
 	switch d.Val() {
 	case "admission":
 		if a.Admission == nil {
 			a.Admission = new(Admission)
 		}
-		err = args.Block(d, a.Admission.unmarshalOption)
+		err = args.Block(d, func(d *caddyfile.Dispenser) error {
+			if err := given.check(d); err != nil {
+				return err
+			}
+			return a.Admission.unmarshalOption(d)
+		})
 	case "shutdown_grace":
 		err = a.unmarshalGrace(d)
 	case "preread_memory":
@@ -84,6 +98,25 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		err = d.Errf("unrecognized option %q: expected admission, shutdown_grace, preread_memory, body_memory, guard or cluster", d.Val())
 	}
 	return err
+}
+
+// options are those of blocks before, but for the ones that have options or names themselves. In JSON they have the same
+// names.
+type options map[string]json.RawMessage
+
+// add adds the options of a block.
+func (o options) add(block json.RawMessage) {
+	_ = json.Unmarshal(block, &o) // which was read before
+	_ = json.Unmarshal(o["admission"], &o)
+	delete(o, "admission")
+}
+
+// check refuses the option at which d stands if a block before has it.
+func (o options) check(d *caddyfile.Dispenser) error {
+	if _, given := o[d.Val()]; given {
+		return d.Errf("%s is given twice, in two blocks %s", d.Val(), appName)
+	}
+	return nil
 }
 
 // unmarshalGrace reads a duration that may be 0.

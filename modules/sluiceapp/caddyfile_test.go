@@ -51,21 +51,28 @@ func TestOption(t *testing.T) {
 	}
 }
 
-// TestSecondBlock checks that a second block adds to the first, and that what it says again counts.
+// TestSecondBlock checks that a second block adds to the first, and is refused where it says something again.
 func TestSecondBlock(t *testing.T) {
-	var app any
-	for _, block := range []string{
-		"sluice {\nguard strict\nadmission {\nmax_connections 5\nmemory_limit 1GiB\n}\n}",
-		"sluice {\nguard off\nadmission {\nmax_connections 6\n}\n}",
+	const first = "sluice {\nguard strict\nshutdown_grace 0\nadmission {\nmax_connections 5\nmemory_limit 1GiB\n}\ncluster a {\nendpoints b:1\n}\n}"
+	for _, tc := range []struct{ second, want, err string }{
+		{"sluice {\npreread_memory 1MiB\nadmission {\nmax_requests 6\n}\n}", `{"max_connections":5,"max_requests":6,"memory_limit":"1GiB"}`, ""},
+		{"sluice {\ncluster c {\nendpoints d:1\n}\n}", `"c":{`, ""},
+		{"sluice {\nguard off\n}", "", "guard is given twice, in two blocks sluice, at Testfile:2"},
+		{"sluice {\nshutdown_grace 0\n}", "", "shutdown_grace is given twice, in two blocks sluice, at Testfile:2"},
+		{"sluice {\nadmission {\nmax_requests 6\nmax_connections 5000\n}\n}", "", "max_connections is given twice, in two blocks sluice, at Testfile:4"},
+		{"sluice {\ncluster a {\nendpoints d:1\n}\n}", "", "cluster a is given twice"},
 	} {
-		var err error
-		if app, err = parseOption(caddyfile.NewTestDispenser(block), app); err != nil {
+		app, err := parseOption(caddyfile.NewTestDispenser(first), nil)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	const want = `{"admission":{"max_connections":6,"memory_limit":"1GiB"},"guard":"off"}`
-	if got := string(app.(httpcaddyfile.App).Value); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		app, err = parseOption(caddyfile.NewTestDispenser(tc.second), app)
+		switch {
+		case tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)):
+			t.Errorf("%q: got error %v, want one with %q", tc.second, err, tc.err)
+		case tc.err == "" && (err != nil || !strings.Contains(string(app.(httpcaddyfile.App).Value), tc.want)):
+			t.Errorf("%q: got %v, %v, want %s in it", tc.second, app, err, tc.want)
+		}
 	}
 }
 
