@@ -126,6 +126,13 @@ type trial struct {
 // put sets when the next trial is due.
 func (t *trial) put(at time.Time) { t.at, t.owed = at, at }
 
+// wait has it wait until a time before it goes before others, and until it is due.
+func (t *trial) wait(until time.Time) {
+	if t.owed = until; until.Before(t.at) {
+		t.owed = t.at
+	}
+}
+
 // next returns when something changes about it next.
 func (t *trial) next(now time.Time) time.Time {
 	if now.Before(t.at) {

@@ -96,6 +96,6 @@ func (c *Cluster) claim(e *Endpoint, now time.Time) (trial uint64, ok bool) {
 func (c *Cluster) tried(e *Endpoint, trial uint64) {
 	if e.trial.taken && e.trial.number == trial {
 		e.trial.taken, c.dirty = false, true
-		e.trial.owed = c.now.Add(c.cfg.Load().Passive.RetryAfter)
+		e.trial.wait(c.now.Add(c.cfg.Load().Passive.RetryAfter))
 	}
 }
