@@ -86,10 +86,13 @@ func TestTurns(t *testing.T) {
 		r.c.Configure(&Config{Passive: Passive{Thresholds: Thresholds{Rise: 2, Fall: 1}, RetryAfter: time.Millisecond}}, r.now)
 		trial.Done(Outcome{Kind: Aborted}, r.now)
 		r.at(2*time.Second + time.Millisecond)
-		r.c.Override("b", Override{Mode: Drain}, r.now)
-		r.wantTurn(none)
-		r.at(3 * time.Second)
-		r.wantTurn(0)
+		r.members(Member{Key: "a"})
+		for _, want := range []int{none, 0} {
+			if got := r.c.View(r.now).turn; got != want {
+				t.Errorf("after %v: got the turn of %d, want %d", r.now.Sub(t0), got, want)
+			}
+			r.at(3 * time.Second)
+		}
 	})
 	t.Run("enough are available", func(t *testing.T) {
 		r := turns(t, &Config{})
