@@ -37,6 +37,8 @@ type Cluster struct {
 	listStamp uint64
 	// byKey has the endpoints, and those that are gone but whose state is kept.
 	byKey map[string]*Endpoint
+	// past is what the next SetMembers goes back to; nil if it doesn't.
+	past *Past
 	// ranks is the number of tiers there are.
 	ranks int
 	// ejected is how many of the endpoints are ejected.
@@ -57,15 +59,18 @@ func NewCluster(cfg *Config, now time.Time) *Cluster {
 	return c
 }
 
-// Configure replaces the policy. Counts, streaks and ejections stay, except those that nothing would ever lift.
-func (c *Cluster) Configure(cfg *Config, now time.Time) {
+// Configure replaces the policy. Counts, streaks and ejections stay, except those that nothing would ever lift. They are in
+// what it returns.
+func (c *Cluster) Configure(cfg *Config, now time.Time) *Past {
 	c.enter(now)
 	defer c.leave()
 	c.cfg.Store(cfg)
+	past := &Past{make(map[string]pastEndpoint, len(c.byKey))}
 	for _, e := range c.byKey {
-		c.release(e, cfg)
+		past.release(c, e, cfg)
 	}
 	c.dirty = true
+	return past
 }
 
 // release lifts the state of an endpoint that belongs to detectors which the policy doesn't have.

@@ -50,7 +50,7 @@ func (c *Cluster) SetMembers(members []Member, now time.Time) error {
 	if !slices.Equal(list, c.endpoints) {
 		c.listStamp++
 	}
-	c.endpoints, c.dirty = list, true
+	c.endpoints, c.past, c.dirty = list, nil, true
 	return nil
 }
 
@@ -58,12 +58,12 @@ func (c *Cluster) SetMembers(members []Member, now time.Time) error {
 func (c *Cluster) join(m *Member) *Endpoint {
 	e := c.byKey[m.Key]
 	if e == nil {
-		e = &Endpoint{key: m.Key, upSince: c.now, since: c.now}
+		e = &Endpoint{key: m.Key, upSince: c.risen(m.Key), since: c.now}
 		c.byKey[m.Key] = e
 	}
 	if e.gone {
 		e.eject.expire(c.now)
-		e.gone, e.upSince = false, c.now
+		e.gone, e.upSince = false, c.risen(m.Key)
 	}
 	e.member = *m
 	limits := m.Limits

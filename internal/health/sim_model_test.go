@@ -12,6 +12,8 @@ type model struct {
 	now  time.Time
 	all  map[string]*modelEndpoint
 	list []*modelEndpoint
+	// past is what the next change of the members goes back to.
+	past map[string]modelPast
 
 	requests, retries, conns, pending int64
 
@@ -98,31 +100,14 @@ func (m *model) setMembers(members []Member) {
 		}
 		if !e.present && !first {
 			e.up = m.now
+			if p := m.past[w.Key]; p.was.present {
+				e.up = p.was.up
+			}
 		}
 		e.present, e.member = true, w
 		m.list = append(m.list, e)
 	}
-}
-
-func (m *model) configure(cfg *Config) {
-	m.cfg = cfg
-	for _, e := range m.all {
-		active, attempts := cfg.Active.Fall > 0, cfg.Passive.Fall > 0
-		if e.down && !active && (e.byCheck || !attempts) {
-			e.down, e.results, e.up = false, nil, m.now
-		}
-		if cfg.Outlier.ConsecutiveFailures == 0 {
-			e.failures = 0
-			if e.out {
-				e.out, e.end = false, m.now
-			}
-		}
-		if !e.down {
-			e.results = slices.DeleteFunc(e.results, func(r modelResult) bool {
-				return r.check && !active || !r.check && !attempts && cfg.Passive.Rise == 0
-			})
-		}
-	}
+	m.past = nil
 }
 
 func (m *model) override(e *modelEndpoint, o Override) {

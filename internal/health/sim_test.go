@@ -24,7 +24,7 @@ type simSeen struct {
 	refusals                                                   [refusalCount]int
 	whys                                                       [whyCount]int
 	retries, replays, ejections, capped, trials, grown, events int
-	moves, missed, crowded, turns                              int
+	moves, missed, crowded, turns, returns                     int
 }
 
 // TestSimulation drives clusters with made-up events in made-up time, and compares all that they show with the model
@@ -51,7 +51,7 @@ func TestSimulation(t *testing.T) {
 	checkSeen(t, "reason to stop", seen.whys[:])
 	checkSeen(t, "thing", []int{
 		seen.retries, seen.replays, seen.ejections, seen.capped, seen.trials, seen.grown, seen.events,
-		seen.moves, seen.missed, seen.crowded, seen.turns,
+		seen.moves, seen.missed, seen.crowded, seen.turns, seen.returns,
 	})
 }
 
@@ -117,7 +117,10 @@ type sim struct {
 	looked   time.Time
 	attempts uint64
 	replays  int
-	log      []string
+	// listed are the members, failing says that the policy is that of a config which is about to go back to the one before.
+	listed  []Member
+	failing bool
+	log     []string
 }
 
 func runSeed(t *testing.T, seed uint64, seen *simSeen) {
@@ -170,10 +173,7 @@ func (s *sim) step() {
 	case n < 98:
 		s.members()
 	default:
-		cfg := makeConfig(s.r)
-		s.note("configure %+v", *cfg)
-		s.c.Configure(cfg, s.now)
-		s.m.configure(cfg)
+		s.configure()
 	}
 }
 
@@ -192,6 +192,11 @@ func (s *sim) wait() {
 func (s *sim) members() {
 	members := makeMembers(s.r)
 	s.note("members %+v", members)
+	s.setMembers(members)
+}
+
+func (s *sim) setMembers(members []Member) {
+	s.listed = members
 	if err := s.c.SetMembers(members, s.now); err != nil {
 		s.t.Errorf("setting members: %v", err)
 	}

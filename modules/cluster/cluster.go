@@ -52,6 +52,9 @@ type Cluster struct {
 	// cancel ends the goroutines, which are counted by running. The state's mu guards it; nil means that there are none.
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	// past is what the start has dropped of what the config before has learnt; nil if none runs any more. The state's building
+	// guards it.
+	past *health.Past
 	// reseated has room for one word to the checks: there are other endpoints. The state's mu guards it; nil without checks.
 	reseated chan struct{}
 }

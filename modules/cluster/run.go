@@ -74,6 +74,8 @@ func (c *Cluster) start(first findings) error {
 	defer s.mu.Unlock()
 	if ruler := s.ruler(); ruler != nil {
 		ruler.pause()
+	} else {
+		c.past = nil
 	}
 	s.running = append(s.running, c)
 	return nil
@@ -83,7 +85,7 @@ func (c *Cluster) start(first findings) error {
 // without: a name server must not keep a config from starting. The caller holds building.
 func (s *state) installFirst(c *Cluster, first findings) error {
 	taken := s.takeFirst(first)
-	err := s.install(c)
+	err := s.install(c, nil)
 	if err == nil || len(taken) == 0 {
 		return err
 	}
@@ -92,7 +94,7 @@ func (s *state) installFirst(c *Cluster, first findings) error {
 		delete(s.found, identity)
 	}
 	s.mu.Unlock()
-	return s.install(c)
+	return s.install(c, nil)
 }
 
 // takeFirst takes the findings of sources of which nothing is known yet, and returns which they are.
@@ -120,7 +122,10 @@ func (c *Cluster) abdicate() {
 	s.building.Lock()
 	defer s.building.Unlock()
 	s.mu.Lock()
-	ruled := s.ruler() == c
+	ruled, place := s.ruler() == c, slices.Index(s.running, c)
+	if place >= 0 && !ruled {
+		s.running[place+1].past = c.past // it would go back to the one before this one
+	}
 	s.running = slices.DeleteFunc(s.running, func(other *Cluster) bool { return other == c })
 	c.pause()
 	s.forgetFound()
@@ -129,7 +134,7 @@ func (c *Cluster) abdicate() {
 	if !ruled || ruler == nil {
 		return
 	}
-	if err := s.install(ruler); err != nil {
+	if err := s.install(ruler, c.past); err != nil {
 		c.logger.Error("going back to the endpoints of the config before", zap.Error(err))
 	}
 	s.resume(ruler)

@@ -195,9 +195,9 @@ func (s *state) ruler() *Cluster {
 	return s.running[len(s.running)-1]
 }
 
-// install makes the settings and members of a cluster count. If that isn't possible, nothing has changed. The caller
-// holds building.
-func (s *state) install(c *Cluster) error {
+// install makes the settings and members of a cluster count. If that isn't possible, nothing has changed. past is what to
+// go back to, if it has ruled before; nil if it begins. The caller holds building.
+func (s *state) install(c *Cluster, past *health.Past) error {
 	p, err := s.plan(c, reweighed{})
 	if err != nil {
 		return err
@@ -205,7 +205,11 @@ func (s *state) install(c *Cluster) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.health.Configure(&c.set.policy, now)
+	if past == nil {
+		c.past = s.health.Configure(&c.set.policy, now)
+	} else {
+		s.health.Return(&c.set.policy, past, now)
+	}
 	return s.carryOut(p, now)
 }
 
