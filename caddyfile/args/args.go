@@ -146,12 +146,7 @@ func DurationIn(d *caddyfile.Dispenser, low, high time.Duration) (caddy.Duration
 }
 
 // Bytes returns the option's only argument as a number of bytes: 65536, 64KiB, 64KB.
-func Bytes(d *caddyfile.Dispenser) (int64, error) { return BytesFrom(d, 1) }
-
-// BytesFrom is Bytes for numbers that are at least least: 0 where zero isn't the default in JSON.
-func BytesFrom(d *caddyfile.Dispenser, least uint64) (int64, error) {
-	return bytes(d, least, math.MaxInt64, fmt.Sprintf("at least %d", least))
-}
+func Bytes(d *caddyfile.Dispenser) (int64, error) { return bytes(d, 1, math.MaxInt64, "at least 1") }
 
 // BytesIn is Bytes for numbers from low to high.
 func BytesIn(d *caddyfile.Dispenser, low, high uint64) (int64, error) {
@@ -227,7 +222,7 @@ func percent(d *caddyfile.Dispenser, low, high int, needsSign bool) (int, error)
 	digits, signed := strings.CutSuffix(value, "%")
 	n, err := strconv.Atoi(digits)
 	if err != nil || needsSign && !signed {
-		return 0, d.Errf("%s: %q is not a percentage, such as 20%%", name, value)
+		return 0, d.Errf("%s: %q is not a percentage from %d%% to %d%%", name, value, low, high)
 	}
 	if n < low || n > high {
 		return 0, d.Errf("%s: %q is out of range, %d%% to %d%%", name, value, low, high)

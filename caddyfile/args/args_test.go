@@ -50,7 +50,7 @@ func read(function string, d *caddyfile.Dispenser) (string, error) {
 		value, err := Number(d, 1, 10)
 		return fmt.Sprint(value), err
 	case "Bytes from 0":
-		value, err := BytesFrom(d, 0)
+		value, err := BytesIn(d, 0, 10)
 		return fmt.Sprint(value), err
 	case "Word":
 		return Word(d, "up", "down")
@@ -163,15 +163,15 @@ func TestErrors(t *testing.T) {
 		{"Number", "opt 99999999999999999999", `opt: "99999999999999999999" is not a number`},
 		{"Number", "opt 1 2", `opt takes one argument, got also "2"`},
 		{"Percent", "opt", "opt needs an argument"},
-		{"Percent", "opt 20", `opt: "20" is not a percentage, such as 20%`},
-		{"Percent", "opt %", `opt: "%" is not a percentage, such as 20%`},
-		{"Percent", "opt 1.5%", `opt: "1.5%" is not a percentage, such as 20%`},
+		{"Percent", "opt 20", `opt: "20" is not a percentage from 1% to 200%`},
+		{"Percent", "opt %", `opt: "%" is not a percentage from 1% to 200%`},
+		{"Percent", "opt 1.5%", `opt: "1.5%" is not a percentage from 1% to 200%`},
 		{"Percent", "opt 0%", `opt: "0%" is out of range, 1% to 200%`},
 		{"Percent", "opt 201%", `opt: "201%" is out of range, 1% to 200%`},
 		{"Percent", "opt 1% 2%", `opt takes one argument, got also "2%"`},
 		{"Percent", "opt 1 % 2", `opt takes one argument, got also "%"`},
 		{"Percent", "opt 1% %", `opt: "1%%" is not a percentage`},
-		{"PercentOrNumber", "opt x", `opt: "x" is not a percentage, such as 20%`},
+		{"PercentOrNumber", "opt x", `opt: "x" is not a percentage from 1% to 200%`},
 		{"PercentOrNumber", "opt 0", `opt: "0" is out of range, 1% to 200%`},
 		{"Share", "opt", "opt needs an argument"},
 		{"Share", "opt 1 2", `opt takes one argument, got also "2"`},

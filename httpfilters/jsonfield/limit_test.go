@@ -76,13 +76,13 @@ func TestLimitOfPipeline(t *testing.T) {
 		{`"request_body_limit":100,`, `"limit":100,"strict":"off"`, ""},
 		{`"request_body_limit":100,`, `"limit":99,"on_limit":"continue"`, ""},
 		{`"request_body_limit":100,`, `"limit":99,"on_limit":"continue","strict":"off"`, ""},
-		{`"request_body_limit":100,`, `"limit":101`, "limit: 101 is more than request_body_limit, 100"},
-		{`"request_body_limit":100,`, `"limit":101,"strict":"off"`, "limit: 101 is more than request_body_limit, 100"},
-		{`"request_body_limit":100,`, `"limit":5000,"on_limit":"continue"`, "limit: 5000 is more than request_body_limit, 100"},
-		{`"request_body_limit":100,`, `"limit":100,"on_limit":"continue"`, "limit: 100 must be less than request_body_limit, 100"},
+		{`"request_body_limit":100,`, `"limit":101`, "limit: 101 bytes are more than request_body_limit, 100 bytes"},
+		{`"request_body_limit":100,`, `"limit":101,"strict":"off"`, "limit: 101 bytes are more than request_body_limit, 100 bytes"},
+		{`"request_body_limit":100,`, `"limit":5000,"on_limit":"continue"`, "limit: 5000 bytes are more than request_body_limit, 100 bytes"},
+		{`"request_body_limit":100,`, `"limit":100,"on_limit":"continue"`, "limit: 100 bytes must be less than request_body_limit, 100 bytes"},
 		{"", `"limit":10485760`, ""},
-		{"", `"limit":10485761`, "limit: 10485761 is more than request_body_limit, 10485760"},
-		{"", `"limit":10485760,"on_limit":"continue"`, "limit: 10485760 must be less than request_body_limit, 10485760"},
+		{"", `"limit":10485761`, "limit: 10485761 bytes are more than request_body_limit, 10485760 bytes"},
+		{"", `"limit":10485760,"on_limit":"continue"`, "limit: 10485760 bytes must be less than request_body_limit, 10485760 bytes"},
 	} {
 		config := fmt.Sprintf(`{%s"filters":[{"filter":{"filter":"json_field",%s,%s}}]}`, tc.settings, model, tc.filter)
 		_, err := modules.Load(t, "http.handlers.filters", config)

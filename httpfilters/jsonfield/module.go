@@ -134,9 +134,9 @@ func (f *Filter) limitFits() error {
 func (f *Filter) limitWithin() error {
 	switch {
 	case f.Limit > f.pipelineLimit:
-		return fmt.Errorf("limit: %d is more than request_body_limit, %d", f.Limit, f.pipelineLimit)
+		return fmt.Errorf("limit: %d bytes are more than request_body_limit, %d bytes", f.Limit, f.pipelineLimit)
 	case f.Limit == f.pipelineLimit && f.OnLimit == proceed:
-		return fmt.Errorf("limit: %d must be less than request_body_limit, %d; on_limit %s has to see that there is more", f.Limit, f.pipelineLimit, proceed)
+		return fmt.Errorf("limit: %d bytes must be less than request_body_limit, %d bytes; on_limit %s has to see that there is more", f.Limit, f.pipelineLimit, proceed)
 	}
 	return nil
 }

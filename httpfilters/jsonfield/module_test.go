@@ -16,7 +16,7 @@ func TestProvision(t *testing.T) {
 		{`{` + model + `}`, ""},
 		{`{` + model + `,"strict":"off","on_invalid":"reject","on_missing":"reject","on_limit":"continue","limit":67108863,"max_value":4096}`, ""},
 		{`{` + model + `,"limit":67108864}`, ""},
-		{`{` + model + `,"on_limit":"continue","limit":67108864}`, `limit: 67108864 must be less than request_body_limit, 67108864; on_limit continue has to see`},
+		{`{` + model + `,"on_limit":"continue","limit":67108864}`, `limit: 67108864 bytes must be less than request_body_limit, 67108864 bytes; on_limit continue has to see`},
 		{`{` + model + `,"strict":"on","on_invalid":"continue","on_missing":"continue","on_limit":"reject","limit":1,"max_value":1}`, ""},
 		{`{"strict":"off","fields":[{"field":"model","header":"X-A"},{"field":"Model","header":"X-B"}]}`, ""},
 		{`{}`, `fields: 0 fields, 1 to 16 are needed`},

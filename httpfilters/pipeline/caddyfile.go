@@ -159,6 +159,9 @@ func (p *parser) filter(d *caddyfile.Dispenser, name string) error {
 	if err != nil {
 		return err
 	}
+	if len(p.around.OnResponse) > 0 && !seesResponses(unmarshaler) {
+		return d.Errf("on_response: has no meaning, %s doesn't look at responses", module)
+	}
 	entry := p.around
 	entry.Name = name
 	if entry.FilterRaw, err = args.Module(d, unmarshaler, "filter", module); err != nil {

@@ -68,7 +68,7 @@ func TestRefused(t *testing.T) {
 		{"filter without name", `[{"filter":{}}]`, `filters[0]: filter.filter: missing; it is the name of the filter, one of test_body, test_counter, test_filter, `},
 		{"filter unknown", `[` + plain + `,{"filter":{"filter":"nonesuch"}}]`, `filters[1]: filter.filter: there is no filter "nonesuch"; must be one of test_body, test_counter, test_filter, `},
 		{"filter with an unknown field", `[{"filter":{"filter":"test_filter","colour":"red"}}]`, `filters[0]: filter: loading module 'test_filter': decoding module config: http.filters.test_filter: json: unknown field "colour"`},
-		{"filter without hooks", `[{"filter":{"filter":"test_nothing"}}]`, "filters[0]: filter: *pipeline.testNothing has no hook"},
+		{"filter without hooks", `[{"filter":{"filter":"test_nothing"}}]`, "filters[0]: filter: test_nothing has no hook"},
 		{"entry with an unknown field", with(`"when":[{}]`), `unknown field "when"`},
 		{"too many filters", list(64, `{"filter":{"filter":"test_filter","label":"%d"}}`), "filters: 64 filters, at most 63"},
 
@@ -92,7 +92,7 @@ func TestRefused(t *testing.T) {
 		{"on_response informational", with(`"on_response":[{"status_code":[199]}]`), "filters[0]: on_response[0]: status_code: 199"},
 		{"on_response 600", with(`"on_response":[{"status_code":[600]}]`), "filters[0]: on_response[0]: status_code: 600"},
 
-		{"on_response of a filter for requests", `[` + plain + `,{"filter":{"filter":"test_upstream"},"on_response":[{"status_code":[2]}]}]`, "filters[1]: on_response: has no meaning, *pipeline.testUpstream doesn't look at responses"},
+		{"on_response of a filter for requests", `[` + plain + `,{"filter":{"filter":"test_upstream"},"on_response":[{"status_code":[2]}]}]`, "filters[1]: on_response: has no meaning, test_upstream doesn't look at responses"},
 
 		{"more held than a request may have", `{"request_body_limit":100,"filters":[` + plain + `,{"filter":{"filter":"test_body","most":101}}]}`, "filters[1]: filter: it wants up to 101 bytes held back; request_body_limit must be as much, and is 100"},
 		{"more held than a response may have", `{"response_body_limit":100,"filters":[{"filter":{"filter":"test_body","most":101}}]}`, "filters[0]: filter: it wants up to 101 bytes held back; response_body_limit must be as much, and is 100"},

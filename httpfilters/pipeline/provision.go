@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,10 +112,8 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 	if err := checkModule(from.FilterRaw); err != nil {
 		return err
 	}
-	e.name = from.Name
-	if e.name == "" {
-		e.name = moduleName(from.FilterRaw)
-	}
+	of := moduleName(from.FilterRaw) // which is gone when it is loaded
+	e.name = cmp.Or(from.Name, of)
 	if err := checkName(e.name); err != nil {
 		return fmt.Errorf("name: %w", err)
 	}
@@ -122,8 +121,8 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 	if err != nil {
 		return fmt.Errorf("filter: %w", err)
 	}
-	if err := e.take(module); err != nil {
-		return fmt.Errorf("filter: %w", err)
+	if !e.take(module) {
+		return fmt.Errorf("filter: %s has no hook of a filter", of)
 	}
 	e.declared = declared(module)
 	switch from.FailureMode {
@@ -139,8 +138,8 @@ func (e *entry) provision(ctx caddy.Context, from *Entry) error {
 	if err := checkResponses(from.OnResponse); err != nil {
 		return err
 	}
-	if len(from.OnResponse) > 0 && e.response == nil && e.responseBody == nil {
-		return fmt.Errorf("on_response: has no meaning, %T doesn't look at responses", module)
+	if len(from.OnResponse) > 0 && !seesResponses(module) {
+		return fmt.Errorf("on_response: has no meaning, %s doesn't look at responses", of)
 	}
 	e.onResponse = from.OnResponse
 	e.conditions, err = provisionConditions(ctx, from.Conditions)
@@ -159,8 +158,15 @@ func RequestBodyLimit(ctx caddy.Context) int64 {
 	return bodypipe.MaxCeiling
 }
 
-// take takes the hooks of a filter.
-func (e *entry) take(filter any) error {
+// seesResponses reports whether a filter looks at responses.
+func seesResponses(filter any) bool {
+	_, head := filter.(ResponseFilter)
+	_, body := filter.(ResponseBodyFilter)
+	return head || body
+}
+
+// take takes the hooks of a filter. It reports whether it has one.
+func (e *entry) take(filter any) bool {
 	e.request, _ = filter.(RequestFilter)
 	e.requestBody, _ = filter.(RequestBodyFilter)
 	e.bound, _ = filter.(BoundBodyFilter)
@@ -168,11 +174,8 @@ func (e *entry) take(filter any) error {
 	e.response, _ = filter.(ResponseFilter)
 	e.responseBody, _ = filter.(ResponseBodyFilter)
 	e.log, _ = filter.(LogFilter)
-	if e.request == nil && e.requestBody == nil && e.bound == nil && e.selected == nil && e.response == nil &&
-		e.responseBody == nil && e.log == nil {
-		return fmt.Errorf("%T has no hook of a filter", filter)
-	}
-	return nil
+	return e.request != nil || e.requestBody != nil || e.bound != nil || e.selected != nil || e.response != nil ||
+		e.responseBody != nil || e.log != nil
 }
 
 // owned returns the headers that a filter sets.

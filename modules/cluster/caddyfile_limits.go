@@ -95,7 +95,7 @@ func (r *Retry) unmarshalOption(d *caddyfile.Dispenser) (err error) {
 		err = r.unmarshalBudget(d)
 	case "body_limit":
 		var size int64
-		size, err = args.BytesFrom(d, 0)
+		size, err = args.BytesIn(d, 0, maxBodyLimit)
 		r.BodyLimit = &size
 	default:
 		err = d.Errf("unrecognized option %q: expected one of max, on, status, methods, backoff, budget, body_limit", d.Val())

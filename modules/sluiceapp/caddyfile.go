@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
@@ -121,16 +120,9 @@ func (o options) check(d *caddyfile.Dispenser) error {
 
 // unmarshalGrace reads a duration that may be 0.
 func (a *App) unmarshalGrace(d *caddyfile.Dispenser) error {
-	value, err := args.One(d)
-	if err != nil {
-		return err
-	}
-	grace, err := caddy.ParseDuration(value)
-	if err != nil {
-		return d.Errf("shutdown_grace: %v", err)
-	}
-	a.ShutdownGrace = (*caddy.Duration)(&grace)
-	return nil
+	grace, err := args.DurationIn(d, 0, maxGrace)
+	a.ShutdownGrace = &grace
+	return err
 }
 
 // unmarshalOption reads the limit at which d stands.
