@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -81,4 +82,32 @@ func TestSRVWeights(t *testing.T) {
 		t.Errorf("got %v of %d, want one at most at the first endpoint, and 4096 at the second", picks, n)
 	}
 	StopAll([]*Cluster{c})
+}
+
+// TestTiersOfSources checks that priorities are compared within a source: the lowest of each, and what is configured, serve
+// together. One that is configured as well keeps its place in the order of the others.
+func TestTiersOfSources(t *testing.T) {
+	set := settings{static: []member{{Address: hostOf(0), weight: 1, backup: true, trusted: true}, {Address: hostOf(1), weight: 1, trusted: true}}}
+	set.sources = []discovery.Source{source("x"), source("y")}
+	c := running(t, set)
+	at := func(i int, priority uint16) discovery.Endpoint {
+		return discovery.Endpoint{Host: hostOf(i).Host, Port: 80, Priority: priority, Weight: 1}
+	}
+	for _, row := range []struct {
+		from  source
+		found []discovery.Endpoint
+		want  []uint8
+	}{
+		{"x", []discovery.Endpoint{at(4, 10), at(5, 30), at(6, 20), at(7, 10)}, []uint8{backupTier, 0, 0, 2, 1, 0}},
+		{"y", []discovery.Endpoint{at(8, 7)}, []uint8{backupTier, 0, 0, 2, 1, 0, 0}},
+		{"y", []discovery.Endpoint{at(8, 7), at(1, 3)}, []uint8{backupTier, 0, 0, 2, 1, 0, 1}},
+		{"y", []discovery.Endpoint{at(8, 7), at(6, 8)}, []uint8{backupTier, 0, 0, 2, 1, 0, 0}},
+	} {
+		if err := c.take(row.from, row.found, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.state.roster.Load().tiers; !slices.Equal(got, row.want) {
+			t.Errorf("%v: got tiers %v, want %v", row.found, got, row.want)
+		}
+	}
 }

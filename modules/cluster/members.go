@@ -1,10 +1,10 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/caddy-sluice/sluice/internal/health"
+	"github.com/caddy-sluice/sluice/modules/discovery"
 	"github.com/caddy-sluice/sluice/modules/hostport"
 )
 
@@ -27,45 +27,40 @@ type seatedMember struct {
 func (s *state) members(c *Cluster) []seatedMember {
 	known := make(map[hostport.Address]bool)
 	var list []seatedMember
-	add := func(m member) {
+	add := func(m member, tier uint8) {
 		if !known[m.Address] && len(list) < maxMembers {
 			known[m.Address] = true
-			list = append(list, seatedMember{member: m})
+			list = append(list, seatedMember{m, tier})
 		}
 	}
 	for _, m := range c.set.static {
-		add(m)
+		tier := uint8(0)
+		if m.backup {
+			tier = backupTier
+		}
+		add(m, tier)
 	}
 	for _, source := range c.set.sources {
-		naming := namingOf(source)
-		for _, f := range s.found[source.Identity()] {
-			add(member{Address: hostport.Address{Host: f.Host, Port: f.Port}, weight: f.Weight, priority: f.Priority, naming: naming})
+		naming, found := namingOf(source), s.found[source.Identity()]
+		all := priorities(found)
+		for _, f := range found {
+			place, _ := slices.BinarySearch(all, f.Priority)
+			m := member{Address: hostport.Address{Host: f.Host, Port: f.Port}, weight: f.Weight, naming: naming}
+			add(m, uint8(min(place, backupTier-1)))
 		}
 	}
-	rank(list)
 	return list
 }
 
-// rank gives members their tiers: those that are configured serve beside those of the first priority found.
-func rank(list []seatedMember) {
-	var priorities []uint16
-	for i := range list {
-		if !list[i].trusted {
-			priorities = append(priorities, list[i].priority)
-		}
+// priorities returns those that a source has found, each once and in order. They mean something beside each other only: the
+// first of each source serve, and so do the endpoints that are configured.
+func priorities(found []discovery.Endpoint) []uint16 {
+	list := make([]uint16, len(found))
+	for i := range found {
+		list[i] = found[i].Priority
 	}
-	slices.SortFunc(priorities, cmp.Compare)
-	priorities = slices.Compact(priorities)
-	for i := range list {
-		m := &list[i]
-		switch {
-		case m.backup:
-			m.tier = backupTier
-		case !m.trusted:
-			place, _ := slices.BinarySearch(priorities, m.priority)
-			m.tier = uint8(min(place, backupTier-1))
-		}
-	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // healthMembers returns the members as health wants them.

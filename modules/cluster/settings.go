@@ -47,8 +47,6 @@ type member struct {
 	weight uint32
 	backup bool
 	limits health.Limits
-	// priority is that of an SRV record.
-	priority uint16
 	// trusted says that the operator wrote the address.
 	trusted bool
 	// naming is nil for a name that is looked up as it stands.
