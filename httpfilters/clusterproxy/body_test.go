@@ -31,13 +31,13 @@ func TestKeeper(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k := newKeeper(strings.NewReader(tc.body), tc.length, tc.limit)
-			if n, err := io.ReadFull(k.reader(), make([]byte, tc.read)); n != min(tc.read, len(tc.body)) {
+			if n, err := io.ReadFull(k.reader(nil), make([]byte, tc.read)); n != min(tc.read, len(tc.body)) {
 				t.Fatalf("got %d bytes, %v", n, err)
 			}
 			if got := k.repeatable(); got != tc.repeatable {
 				t.Errorf("got repeatable %v, want %v", got, tc.repeatable)
 			}
-			got, err := io.ReadAll(k.reader())
+			got, err := io.ReadAll(k.reader(nil))
 			if tc.repeatable && (string(got) != tc.body || err != nil) {
 				t.Errorf("got %q, %v, want the whole body", got, err)
 			}
@@ -64,7 +64,7 @@ func TestKeeperErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k := newKeeper(tc.src, tc.length, 10)
-			_, _ = io.Copy(io.Discard, k.reader())
+			_, _ = io.Copy(io.Discard, k.reader(nil))
 			failed := k.failed.Load()
 			if (failed == nil) != (tc.want == nil) || failed != nil && !errors.Is(failed.err, tc.want) {
 				t.Errorf("got %v, want %v", failed, tc.want)
@@ -77,7 +77,7 @@ func TestKeeperErrors(t *testing.T) {
 func TestAbandonedReader(t *testing.T) {
 	src, client := io.Pipe()
 	k := newKeeper(src, 6, 10)
-	first, done := k.reader(), make(chan struct{})
+	first, done := k.reader(nil), make(chan struct{})
 	go func() {
 		defer close(done)
 		_, _ = io.ReadFull(first, make([]byte, 6))
@@ -88,7 +88,7 @@ func TestAbandonedReader(t *testing.T) {
 	_ = first.Close() // it waits for more
 	second := make(chan string)
 	go func() {
-		all, _ := io.ReadAll(k.reader())
+		all, _ := io.ReadAll(k.reader(nil))
 		second <- string(all)
 	}()
 	if _, err := client.Write([]byte("def")); err != nil {
@@ -104,12 +104,12 @@ func TestAbandonedReader(t *testing.T) {
 // TestReleased checks that a body whose request has ended can't be sent any more, and that its buffer is given back.
 func TestReleased(t *testing.T) {
 	k := newKeeper(strings.NewReader("hello"), 5, 5)
-	_, _ = io.ReadAll(k.reader())
-	k.release()
+	_, _ = io.ReadAll(k.reader(nil))
+	k.release(nil)
 	if k.buf != nil || k.repeatable() {
 		t.Errorf("got buffer %v, repeatable %v", k.buf, k.repeatable())
 	}
-	if _, err := io.ReadAll(k.reader()); !errors.Is(err, errBodyLost) {
+	if _, err := io.ReadAll(k.reader(nil)); !errors.Is(err, errBodyLost) {
 		t.Errorf("got %v, want %v", err, errBodyLost)
 	}
 }
@@ -128,7 +128,7 @@ func FuzzKeeper(f *testing.F) {
 		}
 		k := newKeeper(iotest.OneByteReader(bytes.NewReader(body)), length, limit)
 		buf := make([]byte, int(step)+1)
-		first := k.reader()
+		first := k.reader(nil)
 		for got := 0; got < int(read); {
 			n, err := first.Read(buf[:min(len(buf), int(read)-got)])
 			got += n
@@ -140,7 +140,7 @@ func FuzzKeeper(f *testing.F) {
 			t.Fatalf("keeps %d bytes, want at most %d", k.kept(), limit)
 		}
 		repeatable := k.repeatable()
-		again, err := io.ReadAll(k.reader())
+		again, err := io.ReadAll(k.reader(nil))
 		if repeatable != (err == nil) || repeatable && !bytes.Equal(again, body) {
 			t.Fatalf("got %d bytes, %v, want repeatable %v", len(again), err, repeatable)
 		}

@@ -22,11 +22,18 @@ type conn struct {
 	written atomic.Int64
 	reading atomic.Bool
 
+	// gone is closed when the connection is.
+	gone chan struct{}
+
 	// mu guards what follows, and that the count is changed in the order of uses.
 	mu sync.Mutex
 	// users is how many requests the connection serves, idled says that it isn't counted since it is none.
 	users int
 	idled bool
+	// cause is the first error of a read or a write.
+	cause error
+	// closed says that the connection is.
+	closed bool
 	// ended says that the endpoint has ended the stream, reset that it was reset instead, and broken that it has failed in
 	// another way, maybe because of a reset that a reader is about to be told of: the kernel tells of it once.
 	ended, reset, broken bool
@@ -109,6 +116,9 @@ func (c *conn) note(lastTime bool) {
 func (c *conn) failed(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.cause == nil {
+		c.cause = err
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		c.ended = true
@@ -118,6 +128,13 @@ func (c *conn) failed(err error) {
 	case c.reading.Load():
 		c.broken = true
 	}
+}
+
+// why returns the first error of the connection, if there was one.
+func (c *conn) why() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
 }
 
 // Read reads, and looks at how the stream ends.
@@ -146,6 +163,10 @@ func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.users > 0 {
 		c.note(true)
+	}
+	if !c.closed {
+		c.closed = true
+		close(c.gone)
 	}
 	c.mu.Unlock()
 	c.count.Close()

@@ -89,7 +89,7 @@ func (d *dialing) dial(ctx context.Context, secure func(*conn, *try) error) (*co
 	if !ok {
 		return nil, errNotOurs
 	}
-	c := new(conn)
+	c := &conn{gone: make(chan struct{})}
 	if err := d.link.cluster.Count(&c.count, t.endpoint); err != nil {
 		return nil, err
 	}

@@ -68,8 +68,8 @@ func (t *try) adapt() error {
 }
 
 // embody gives the body to what is sent.
-func (s *state) embody(out *http.Request) {
-	switch {
+func (t *try) embody(out *http.Request) {
+	switch s := t.state; {
 	case s.filtered != nil:
 		payload := s.filtered.payload
 		withoutBody(out)
@@ -80,7 +80,8 @@ func (s *state) embody(out *http.Request) {
 	case s.bare:
 		withoutBody(out)
 	case s.body != nil:
-		out.Body = s.body.reader()
+		t.body = s.body.reader(t)
+		out.Body, out.Trailer = t.body, t.body.trailer
 	}
 }
 

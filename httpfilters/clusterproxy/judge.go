@@ -1,6 +1,7 @@
 package clusterproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ func (t *try) judge(err error) verdict {
 	var refused *cluster.Refused
 	var guarded *netguard.Refused
 	var connect *connectError
+	err = t.why(err)
 	switch s := t.state; {
 	case s.client.Err() != nil:
 		return verdict{kind: health.Aborted, err: s.client.Err()}
@@ -87,6 +89,14 @@ func (t *try) judge(err error) verdict {
 	v := t.failed(health.Reset, err)
 	v.unseen = t.unseen(err)
 	return v
+}
+
+// why returns what has become of the connection if the transport only knows that nobody waits for the client's body any more.
+func (t *try) why(err error) error {
+	if c := t.conn.Load(); c != nil && errors.Is(err, errConnGone) {
+		return cmp.Or(c.why(), err)
+	}
+	return err
 }
 
 // unwanted says what it means that the endpoint hasn't worked on a request with a body. If what was read of it is lost,

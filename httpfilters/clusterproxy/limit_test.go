@@ -208,7 +208,7 @@ func TestManyFullEndpoints(t *testing.T) {
 func TestNoRoomTwice(t *testing.T) {
 	site := newSite(t, web([]string{"192.0.2.1:80"}, nil), nil)
 	s := &state{ctx: t.Context(), client: t.Context(), link: site.handler.(*Handler).only}
-	defer s.finish()
+	defer s.finish(nil)
 	err := s.begin(site.request(t, "GET", "/", ""))
 	if err == nil {
 		err = s.pick()

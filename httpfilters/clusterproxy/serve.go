@@ -26,7 +26,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		}
 	}
 	s := &state{ctx: r.Context(), client: r.Context(), link: l, ownHost: h.ownHost}
-	defer s.finish()
+	defer s.finish(w)
 	if err := s.begin(r); err != nil {
 		return l.refuse(w, r, err, err)
 	}

@@ -193,7 +193,7 @@ func TestUnseenUnix(t *testing.T) {
 	}
 	for _, idle := range []bool{false, true} {
 		client, server := accepted(t, ln)
-		c := &conn{Conn: client}
+		c := &conn{Conn: client, gone: make(chan struct{})}
 		at := c.mark()
 		if idle {
 			_ = server.Close()
@@ -234,7 +234,7 @@ func connected(t *testing.T, secured bool) (client, server net.Conn) {
 		t.Fatal(err)
 	}
 	dialed, server := accepted(t, ln)
-	own := &conn{Conn: dialed, users: 1}
+	own := &conn{Conn: dialed, users: 1, gone: make(chan struct{})}
 	client = own
 	if secured {
 		client = tls.Client(own, &tls.Config{InsecureSkipVerify: true})

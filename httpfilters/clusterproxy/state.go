@@ -122,7 +122,7 @@ func (s *state) settle(o cluster.Outcome) {
 }
 
 // finish ends the request, whatever became of it.
-func (s *state) finish() {
+func (s *state) finish(w http.ResponseWriter) {
 	if s.current != nil {
 		s.current.end()
 	}
@@ -133,7 +133,7 @@ func (s *state) finish() {
 		s.cancel()
 	}
 	if s.body != nil {
-		s.body.release()
+		s.body.release(func() { interrupt(w) })
 	}
 }
 

@@ -41,6 +41,8 @@ type try struct {
 
 	// conn is what the request goes over, until it is done with it. It is safe.
 	conn atomic.Pointer[conn]
+	// body is that of what is sent; nil if it isn't the client's.
+	body *bodyReader
 	// sent says that there was one, reused that it came out of a pool, and begin is where it stood, if that matters.
 	// refused says that the transport was kept from sending the request again.
 	sent, reused, refused bool
@@ -203,6 +205,9 @@ func (t *try) end() {
 	if t.cancel != nil {
 		t.cancel()
 	}
+	if t.body != nil {
+		_ = t.body.Close()
+	}
 	t.leaveSpare(nil)
 	t.release()
 }
@@ -223,7 +228,7 @@ func (t *try) request(r *http.Request) *http.Request {
 	*target = *r.URL
 	target.Scheme = ""
 	out.URL, out.GetBody = target, nil
-	s.embody(out)
+	t.embody(out)
 	s.link.http.SetScheme(out)
 	if target.Scheme == "https" && !s.ownHost && t.endpoint.Path() == "" {
 		out.Host = t.info.Address
@@ -270,6 +275,17 @@ func (t *try) made(c *conn) {
 	if !t.spare.CompareAndSwap(nil, c) {
 		c.leave(0)
 	}
+}
+
+// cut returns what is closed when the connection that the request goes over is; nil without one. It is safe.
+func (t *try) cut() <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	if c := t.conn.Load(); c != nil {
+		return c.gone
+	}
+	return nil
 }
 
 // leaveSpare leaves the connection that was made for the request to others, unless it is taken.
