@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"net/http"
+	"slices"
 )
 
 // requestLaw is what may become of a request on its way to the next handler.
@@ -143,8 +144,9 @@ func (w *world) response() *responseLaw {
 	l := w.lane(toClient, w.status)
 	t := l.planned()
 	content := bodyAllowed(w.method, w.status)
-	piped := content && !t.idle()
-	r.hooks(w, l, &t, piped)
+	open := content && w.opens()
+	r.hooks(w, l, &t, open)
+	piped := open && !t.idle()
 	switch {
 	case r.mustRefuse:
 	case !content || !bodyAllowed(w.method, r.status):
@@ -160,6 +162,15 @@ func (w *world) response() *responseLaw {
 		}
 	}
 	return r
+}
+
+// opens reports whether filters can ask for a mode for the body of the response: it isn't known yet which of them it
+// matters to.
+func (w *world) opens() bool {
+	return slices.ContainsFunc(w.members, func(m member) bool {
+		wish := m.body[toClient].wish
+		return !m.skipped && (wish.Access != None || wish.Mode != Stream)
+	})
 }
 
 // straight is for a body that filters don't look at.
@@ -188,13 +199,13 @@ func (r *responseLaw) beside(q *requestLaw) {
 }
 
 // hooks has the filters see the header.
-func (r *responseLaw) hooks(w *world, l *lane, t *terms, piped bool) {
+func (r *responseLaw) hooks(w *world, l *lane, t *terms, open bool) {
 	for _, m := range w.order(toClient) {
 		if !m.applies(r.status) {
 			continue
 		}
 		s := &m.header[toClient]
-		if piped {
+		if open {
 			l.ask(t, &m.body[toClient], s.asks)
 		}
 		if status := m.fails(toClient); status != 0 {
