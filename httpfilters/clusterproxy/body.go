@@ -89,6 +89,13 @@ func newKeeper(src io.Reader, length, limit int64) *keeper {
 // repeatable says whether the whole body can be sent once more: none of it was read, or all that was is kept. It is safe.
 func (k *keeper) repeatable() bool { return !k.lost.Load() }
 
+// whole says whether the body was read to its end.
+func (k *keeper) whole() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err != nil
+}
+
 // reader returns the body from its beginning, for an attempt; nil is none.
 func (k *keeper) reader(t *try) *bodyReader {
 	k.mu.Lock()
@@ -251,12 +258,15 @@ func (b *bodyReader) next(p []byte) (n int, arrival <-chan struct{}, err error) 
 		err = k.err
 		clear(b.trailer)
 		maps.Copy(b.trailer, k.trailer)
+		b.try.loaded()
 	}
 	return n, nil, err
 }
 
 // Close ends the reader, and wakes who waits in Read. The client's body is the server's to close.
 func (b *bodyReader) Close() error {
+	b.keeper.mu.Lock() // after it, nothing here tells the attempt anything
+	defer b.keeper.mu.Unlock()
 	b.once.Do(func() { close(b.done) })
 	return nil
 }

@@ -119,6 +119,34 @@ func TestOnlyRetriesAreTimed(t *testing.T) {
 	s.idle(t)
 }
 
+// TestSlowClientIsNotTimed checks that the time for an attempt isn't the client's, and that the endpoint's begins with the end of
+// the body.
+func TestSlowClientIsNotTimed(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		t.Run(fmt.Sprintf("endpoint_answers_%v", live), func(t *testing.T) {
+			b := silent(t)
+			if live {
+				b = newBackend(t, echo)
+			}
+			s := newSite(t, web([]string{b.address}, with(retryAll(object{"max": 1}), object{
+				"per_try_timeout": int64(ample), "passive": object{"fall": 9},
+			})), nil)
+			c := s.stall(t, "POST", half, "abcde")
+			time.Sleep(ample + tick) // the client takes longer than one try may
+			fmt.Fprint(c, "fghij")
+			status, failures := http.StatusOK, 0
+			if !live {
+				status, failures = http.StatusGatewayTimeout, 2
+			}
+			answered(t, c.Reader).want(t, status)
+			if got := failuresOf(t, b.address); got != failures {
+				t.Errorf("got a streak of %d failures, want %d", got, failures)
+			}
+			s.idle(t)
+		})
+	}
+}
+
 // TestStreamingIsNotTimed checks that an attempt which can't be repeated isn't given up: it would help nobody.
 func TestStreamingIsNotTimed(t *testing.T) {
 	settings := object{"per_try_timeout": int64(ample), "retry": object{"max": 1, "body_limit": 4}}

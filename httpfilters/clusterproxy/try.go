@@ -2,6 +2,7 @@ package clusterproxy
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -37,6 +38,7 @@ type try struct {
 	// limited is the context of an attempt that has a time of its own.
 	limited context.Context
 	timer   *time.Timer
+	time    time.Duration
 	cancel  context.CancelFunc
 
 	// conn is what the request goes over, until it is done with it. It is safe.
@@ -167,9 +169,10 @@ func (s *state) prepare(r *http.Request) {
 	s.keep(r)
 }
 
-// arm starts the timer of the attempt, if it has one: there is none for what isn't tried again.
+// arm starts the timer of the attempt, if it has one: there is none for what isn't tried again. If the client has yet to send
+// the body, it is loaded that starts it.
 func (t *try) arm() {
-	t.limited = nil
+	t.limited, t.timer = nil, nil
 	if !t.state.link.cluster.TimesTries() {
 		return // without a reading of the clock
 	}
@@ -179,8 +182,19 @@ func (t *try) arm() {
 		return
 	}
 	ctx, cancel := context.WithCancel(t)
-	t.limited, t.cancel = ctx, cancel
-	t.timer = time.AfterFunc(at.Sub(now), func() { t.expire(cancel) })
+	t.limited, t.cancel, t.time = ctx, cancel, at.Sub(now)
+	wait := t.time
+	if body := t.state.body; body != nil && !body.whole() {
+		wait = math.MaxInt64
+	}
+	t.timer = time.AfterFunc(wait, func() { t.expire(cancel) })
+}
+
+// loaded starts the timer: what the attempt takes from now on isn't the client's time.
+func (t *try) loaded() {
+	if t != nil && t.timer != nil {
+		t.timer.Reset(t.time)
+	}
 }
 
 // expire ends the attempt, unless it is answered already, or can't be repeated any more.
@@ -199,14 +213,14 @@ func (t *try) release() {
 
 // end gives back what the attempt holds. What it waits for is given up.
 func (t *try) end() {
+	if t.body != nil {
+		_ = t.body.Close()
+	}
 	if t.timer != nil {
 		t.timer.Stop()
 	}
 	if t.cancel != nil {
 		t.cancel()
-	}
-	if t.body != nil {
-		_ = t.body.Close()
 	}
 	t.leaveSpare(nil)
 	t.release()
