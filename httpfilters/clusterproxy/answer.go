@@ -48,12 +48,16 @@ const longAnswer = 1 << 20
 // errDrained is the error of an answer whose endpoint was taken out by hand before it was complete.
 var errDrained = errors.New("the endpoint was taken out by hand")
 
-// accept passes on an answer. The lease is settled with its end.
+// accept passes on an answer. The lease is settled with its end, but a retry is over now: it must not use up the budget for as
+// long as an event stream lasts.
 func (s *state) accept(t *try, res *http.Response) *http.Response {
 	a := &s.answer
 	a.ReadCloser, a.state, a.status = res.Body, s, res.StatusCode
 	if t.timer != nil {
 		t.timer.Stop()
+	}
+	if s.request.Retries() > 0 {
+		s.lease.Accepted()
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		s.switchOver(res)

@@ -297,3 +297,33 @@ func TestClientLeaves(t *testing.T) {
 		}
 	})
 }
+
+// TestRetriedStream checks that a retry is over when its answer is passed on: streams that began with one don't keep others from
+// it.
+func TestRetriedStream(t *testing.T) {
+	stream := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/stream" {
+			<-r.Context().Done()
+		}
+	})
+	s := newSite(t, web([]string{dead(t), stream.address}, object{"retry": object{"max": 1, "budget_min": 1}}), nil)
+	for range 3 {
+		res, err := s.Client().Do(s.request(t, "GET", "/stream", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("got %d, want 200", res.StatusCode)
+		}
+		if st, _ := cluster.StatusOf("web"); st.Retries != 0 {
+			t.Errorf("got %d retries, want 0", st.Retries)
+		}
+	}
+	s.get(t).want(t, http.StatusOK)
+	if got := s.placeholder("retries"); got != "1" {
+		t.Errorf("got %s retries, want 1", got)
+	}
+}

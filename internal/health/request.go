@@ -204,6 +204,10 @@ func (a *Attempt) Connected(now time.Time) {
 	a.connected()
 }
 
+// Accepted says that the answer of the attempt is passed on, whatever it is: it may go on for hours, so that a retry is over,
+// as with Connected. The endpoint's health learns nothing by it. Only the first call has an effect.
+func (a *Attempt) Accepted() { a.connected() }
+
 // connected takes the attempt out of the retries.
 func (a *Attempt) connected() {
 	if a.state.CompareAndSwap(attemptOpen, attemptConnected) && a.retry > 0 {
@@ -236,7 +240,7 @@ func (a *Attempt) Done(o Outcome, now time.Time) bool {
 }
 
 // Fail settles an attempt that has failed, and says what to do next. A retry is counted from here on, the wait before it
-// included, until its attempt is settled or the request ends. random is 64 random bits.
+// included, until its attempt is settled, connected or accepted, or the request ends. random is 64 random bits.
 func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 	was := a.state.Swap(attemptSettled)
 	if was == attemptSettled {

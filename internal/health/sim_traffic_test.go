@@ -41,6 +41,8 @@ func (s *sim) progress() {
 		s.connected(req.attempt)
 	case oneIn(s.r, 8):
 		s.proven(req.attempt)
+	case oneIn(s.r, 8):
+		s.accepted(req.attempt)
 	case oneIn(s.r, 20):
 		s.crowded(req)
 	case oneIn(s.r, 2):
@@ -161,6 +163,14 @@ func (s *sim) proven(a *simAttempt) {
 	a.proven = true
 	a.a.Proven(s.now)
 	a.a.Proven(s.now)
+}
+
+// accepted tells of an answer, twice.
+func (s *sim) accepted(a *simAttempt) {
+	s.note("accepted at %s", a.e.key)
+	s.noRetry(a)
+	a.a.Accepted()
+	a.a.Accepted()
 }
 
 // noRetry takes an attempt out of the model's retries.

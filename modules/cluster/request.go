@@ -259,6 +259,9 @@ func (l *Lease) Proven() {
 	l.request.cluster.state.stirred()
 }
 
+// Accepted tells that the answer is passed on, which may take for hours: the attempt is no retry any longer.
+func (l *Lease) Accepted() { l.attempt.Accepted() }
+
 // OnStop sets f to be called, at most once for each cause, when what goes on at the endpoint is to end: at once if it has
 // to already. After the lease is settled f isn't called any more, but it may be running. f must not block. It is called
 // before anybody can settle the lease.

@@ -141,6 +141,10 @@ func (s *sim) end(r *simRequest) {
 		return
 	}
 	if s.oneIn(12) {
+		s.accept(r)
+		return
+	}
+	if s.oneIn(12) {
 		s.crowd(r)
 		return
 	}
@@ -166,6 +170,17 @@ func (s *sim) prove(r *simRequest, answered bool) {
 	// It is a retry no more.
 	r.charged = r.charged && !l.charged
 	l.charged, l.proven = false, l.proven || answered || l.Trial()
+}
+
+// accept tells that the answer of an attempt is passed on.
+func (s *sim) accept(r *simRequest) {
+	l := r.lease
+	s.note("accepted", "%s", l.Endpoint().text)
+	before := s.statusOf(l.Endpoint())
+	if l.Accepted(); s.statusOf(l.Endpoint()).streaks != before.streaks {
+		s.t.Error("that an answer is passed on has changed a streak")
+	}
+	r.charged, l.charged = r.charged && !l.charged, false
 }
 
 func (s *sim) done(r *simRequest, o Outcome) {
