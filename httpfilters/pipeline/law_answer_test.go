@@ -226,9 +226,8 @@ func (r *responseLaw) empty(w *world, content bool) {
 		return
 	}
 	r.intact = true
-	all := w.lane(toClient, http.StatusOK)
-	for _, f := range all.filters {
-		if f.wish.Access == ReadWrite {
+	for _, m := range w.members {
+		if !m.skipped && m.body[toClient].wish.Access == ReadWrite {
 			r.intact = false
 			return
 		}

@@ -44,9 +44,9 @@ func TestOwnWordsOfTwoPipelines(t *testing.T) {
 		"no body":  {name: "in", log: onLog(func(*Exchange) {})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := inFront(t, newHandler(t, refusingBodies(inOwnWords(422))), newHandler(t, inner))
+			s := inFront(t, newHandler(t, refusingBodies(inOwnWords(http.StatusUnprocessableEntity))), newHandler(t, inner))
 			byVersion(t, func(t *testing.T, client *http.Client) {
-				if res := s.send(t, client, http.MethodPost, "hello"); res.StatusCode != 422 || res.body != "own words" {
+				if res := s.send(t, client, http.MethodPost, "hello"); res.StatusCode != http.StatusUnprocessableEntity || res.body != "own words" {
 					t.Errorf("got status %d, %q", res.StatusCode, res.body)
 				}
 			})
@@ -61,7 +61,7 @@ func TestRefusedBodyAndPanic(t *testing.T) {
 	for name, begins := range map[string]bool{"an answer is held back": true, "no answer has begun": false} {
 		t.Run(name, func(t *testing.T) {
 			check, told := watchCounts(t), make(chan error, 1)
-			s := newSiteBoth(t, newHandler(t, refusingBodies(Reject(422, errTest)),
+			s := newSiteBoth(t, newHandler(t, refusingBodies(Reject(http.StatusUnprocessableEntity, errTest)),
 				entry{name: "holds", responseBody: onResponseBody{buffered, idle}},
 				entry{name: "log", log: onLog(func(x *Exchange) { told <- x.Err() })}))
 			s.next = func(w http.ResponseWriter, r *http.Request) error {
@@ -72,7 +72,7 @@ func TestRefusedBodyAndPanic(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			byVersion(t, func(t *testing.T, client *http.Client) {
-				if res := s.send(t, client, http.MethodPost, "hello"); res.StatusCode != 422 || res.body != "" {
+				if res := s.send(t, client, http.MethodPost, "hello"); res.StatusCode != http.StatusUnprocessableEntity || res.body != "" {
 					t.Errorf("got status %d, %q", res.StatusCode, res.body)
 				}
 				if err := within(t, "the log", told); !errors.Is(err, errTest) {
@@ -87,7 +87,7 @@ func TestRefusedBodyAndPanic(t *testing.T) {
 // Once some of an answer has gone out there is no other. But filters learn why it breaks off, and it counts.
 func TestRefusedBodyInTheAnswer(t *testing.T) {
 	check, told := watchCounts(t), make(chan error, 1)
-	s := newSite(t, newHandler(t, refusingBodies(Reject(422, errTest)), entry{name: "log", log: onLog(func(x *Exchange) { told <- x.Err() })}))
+	s := newSite(t, newHandler(t, refusingBodies(Reject(http.StatusUnprocessableEntity, errTest)), entry{name: "log", log: onLog(func(x *Exchange) { told <- x.Err() })}))
 	s.next = func(w http.ResponseWriter, r *http.Request) error {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		_, _ = io.WriteString(w, "beginning")
