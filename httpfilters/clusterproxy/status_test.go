@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
 // TestStatusRetry checks that answers with certain statuses are tried again before any of them is passed on.
@@ -112,4 +114,26 @@ func TestTrialByStatus(t *testing.T) {
 	end()
 	(<-done).want(t, http.StatusNotFound)
 	s.idle(t)
+}
+
+// TestLastAnswerStands checks that an answer which is tried again is passed on if it takes out the last endpoint.
+func TestLastAnswerStands(t *testing.T) {
+	b := newBackend(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, "back soon")
+	})
+	s := newSite(t, web([]string{b.address}, object{
+		"on_no_endpoint": "refuse", "passive": object{"fall": 1}, "retry": object{"max": 1, "status": []string{"503"}},
+	}), nil)
+	if r := s.get(t); r.status != http.StatusServiceUnavailable || r.body != "back soon" {
+		t.Errorf("got %d %q, want the endpoint's answer", r.status, r.body)
+	}
+	if got := s.placeholder("attempts") + s.placeholder("retries"); got != "10" {
+		t.Errorf("got attempts and retries %s, want 10", got)
+	}
+	s.idle(t)
+	st, _ := cluster.StatusOf("web")
+	if e := st.Endpoints[0]; e.State == "healthy" || e.Cause == "" {
+		t.Errorf("got state %s, cause %q", e.State, e.Cause)
+	}
 }

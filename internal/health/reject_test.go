@@ -103,3 +103,35 @@ func TestCrowded(t *testing.T) {
 		})
 	}
 }
+
+// TestRejectOfTheLast checks that an answer stands if it takes out the last endpoint, whose health knows of it once.
+func TestRejectOfTheLast(t *testing.T) {
+	refused := Failure{Outcome: Answered(503), Repeatable: true, Eligible: true, Begun: true}
+	for _, fall := range []int{1, 2} {
+		cfg := &Config{Retry: retries(1), Refuse: true, Passive: Passive{Thresholds: Thresholds{1, fall}, RetryAfter: DefaultRetryAfter}}
+		cfg.Retry.Statuses.Add(503, 503)
+		cfg.Retry.Budget = Budget{1, 1}
+		cfg.Passive.Statuses.Add(503, 503)
+		r := newRig(t, cfg, 1)
+		req := r.admit()
+		a := r.try(req, 0)
+		d := a.Reject(refused, 1, r.now)
+		if fall > 1 {
+			// It is one failure, whoever is told of it.
+			if d.Action != Again || r.endpoint(0).Load() != 0 || r.c.Stats().RetriesActive != 1 {
+				t.Errorf("got %+v, %d attempts, %+v, want a retry", d, r.endpoint(0).Load(), r.c.Stats())
+			}
+			r.wantOffers(0)
+		} else {
+			if d.Action != Stop || d.Why != NoOther || r.endpoint(0).Load() != 1 || r.c.Stats().Retries != 0 {
+				t.Errorf("got %+v, %d attempts, %+v, want one that goes on", d, r.endpoint(0).Load(), r.c.Stats())
+			}
+			r.wantOffers()
+			if !a.Done(refused.Outcome, r.now) {
+				t.Error("got an attempt that was settled before")
+			}
+		}
+		req.Finish()
+		r.wantIdle()
+	}
+}

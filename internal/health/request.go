@@ -135,8 +135,10 @@ const (
 	attemptOpen
 	// attemptConnected is an open one that is no retry any longer.
 	attemptConnected
-	// attemptProven is one whose endpoint's health knows of a success, too.
+	// attemptProven is one whose endpoint's health knows what to make of it, too: it was a success, or is to blame.
 	attemptProven
+	// attemptBlamed is one that still is a retry, if it was, and whose endpoint's health knows of its failure.
+	attemptBlamed
 )
 
 // Try begins an attempt at an endpoint of a view, unless there would be too many at it.
@@ -210,7 +212,7 @@ func (a *Attempt) Accepted() { a.connected() }
 
 // connected takes the attempt out of the retries.
 func (a *Attempt) connected() {
-	if a.state.CompareAndSwap(attemptOpen, attemptConnected) && a.retry > 0 {
+	if (a.state.CompareAndSwap(attemptOpen, attemptConnected) || a.state.CompareAndSwap(attemptBlamed, attemptProven)) && a.retry > 0 {
 		a.e.attempts.add(0, -1)
 		a.r.discharge()
 	}
@@ -261,12 +263,17 @@ func (a *Attempt) Fail(f Failure, random uint64, now time.Time) Decision {
 }
 
 // Reject is Fail for an answer that is a failure, except that the attempt stays open if the failure stands: then it ends
-// with the answer, which is passed on. f is an Answer, so that there is nothing to replay.
+// with the answer, which is passed on. So it does if there would be no endpoint for another attempt. f is an Answer, so that
+// there is nothing to replay.
 func (a *Attempt) Reject(f Failure, random uint64, now time.Time) Decision {
-	was := a.state.Load()
-	if was == attemptSettled {
+	if a.state.Load() == attemptSettled {
 		return Decision{Why: Settled}
 	}
+	action, _ := a.r.c.cfg.Load().Retry.decide(&f, a.r.retries, a.r.replayed)
+	if action == Again && !f.Elsewhere && !a.leaves(f.Outcome, now) {
+		return Decision{Why: NoOther, Outcome: f.Outcome}
+	}
+	was := a.state.Load()
 	d := a.decide(&f, was, random, now)
 	if d.Action != Again {
 		return d
@@ -328,16 +335,39 @@ func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
 		// A request that every endpoint answers with an error must not take out all of them: the first one has the blame.
 		o, fails = Outcome{Kind: Aborted}, false
 	}
-	if was != attemptProven {
+	if was != attemptProven && was != attemptBlamed {
 		c.settle(a.e, a.trial, o, now)
 	} else if fails {
 		c.settle(a.e, 0, o, now)
 	}
 }
 
+// leaves says whether an endpoint is left for another attempt after an answer that is a failure. If it is only the one that has
+// answered, its health has to know first: that answer may be what takes it out.
+func (a *Attempt) leaves(o Outcome, now time.Time) bool {
+	c := a.r.c
+	v := c.View(now)
+	for i, e := range v.endpoints {
+		if e != a.e && (v.Offers(i) || v.Spares(i)) {
+			return true
+		}
+	}
+	if fails, _ := c.cfg.Load().sees(o); !fails {
+		return true
+	}
+	if a.state.CompareAndSwap(attemptOpen, attemptBlamed) || a.state.CompareAndSwap(attemptConnected, attemptProven) {
+		if a.r.blamed.Swap(true) {
+			o = Outcome{Kind: Aborted} // as in settle
+		}
+		c.settle(a.e, a.trial, o, now)
+	}
+	v = c.View(now)
+	return v.Offered()+v.Spare() > 0
+}
+
 // asRetry returns 1 if the attempt counts as a retry in a state, else 0.
 func (a *Attempt) asRetry(was uint32) int64 {
-	if was == attemptOpen {
+	if was == attemptOpen || was == attemptBlamed {
 		return a.retry
 	}
 	return 0

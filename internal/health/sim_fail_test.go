@@ -92,6 +92,15 @@ func (s *sim) crowded(req *simRequest) {
 // reject settles an attempt whose answer is tried again. If it stands, the attempt goes on as if nothing had been asked.
 func (s *sim) reject(req *simRequest, f Failure, random uint64, want Decision) {
 	a, charged := req.attempt, req.charged
+	alone := want.Action == Again && s.m.fails(f.Outcome) && !s.others(a.e.key)
+	var got Decision
+	if alone {
+		got = a.a.Reject(f, random, s.now)
+		s.blame(req, f.Outcome)
+		if v := s.c.View(s.now); v.Offered()+v.Spare() == 0 {
+			want = Decision{Why: NoOther, Outcome: f.Outcome}
+		}
+	}
 	if want.Action == Again {
 		// What the attempt has of the budget doesn't stand in the way of the next.
 		s.m.retries -= int64(one(a.retry))
@@ -104,7 +113,9 @@ func (s *sim) reject(req *simRequest, f Failure, random uint64, want Decision) {
 	} else if req.charged != charged {
 		s.t.Errorf("the model has charged what stands")
 	}
-	got := a.a.Reject(f, random, s.now)
+	if !alone {
+		got = a.a.Reject(f, random, s.now)
+	}
 	s.note("reject at %s: %+v: %+v", a.e.key, f, got)
 	if got != want {
 		s.t.Errorf("got %+v, want %+v", got, want)
@@ -116,6 +127,25 @@ func (s *sim) reject(req *simRequest, f Failure, random uint64, want Decision) {
 	if again := a.a.Reject(f, random, s.now); again.Why != Settled || a.a.Done(f.Outcome, s.now) {
 		s.t.Errorf("the second time: got %+v", again)
 	}
+}
+
+// others says whether an endpoint is offered, or in reserve, apart from one.
+func (s *sim) others(key string) bool {
+	return s.another(new(simRequest), key)
+}
+
+// blame tells the model's health of an answer whose attempt goes on.
+func (s *sim) blame(req *simRequest, o Outcome) {
+	a := req.attempt
+	if a.proven {
+		return
+	}
+	if req.blamed {
+		o = Outcome{Kind: Aborted}
+	}
+	req.blamed = true
+	s.m.settle(a.e, a, o)
+	a.proven = true
 }
 
 // wantFail returns what must be said to a failure, apart from time and budget.

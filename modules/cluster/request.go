@@ -309,12 +309,16 @@ func (l *Lease) Fail(f Failure) Decision {
 }
 
 // Reject is Fail for an answer that is a failure, except that the lease stays open if the failure stands: then it ends with
-// the answer, which is passed on.
+// the answer, which is passed on. It stands, too, if there would be no endpoint for another attempt.
 func (l *Lease) Reject(f Failure) Decision {
 	d := l.attempt.Reject(f, l.request.cluster.state.random(), time.Now())
 	if d.Action == health.Again {
 		l.settled(d.Outcome)
 		l.request.exclude(l.endpoint)
+	}
+	if d.Why == health.NoOther { // its health knows already
+		l.endpoint.note(d.Outcome, l.err)
+		l.request.cluster.state.stirred()
 	}
 	return d
 }
