@@ -31,7 +31,6 @@ const (
 var (
 	errNoState  = errors.New("the request didn't come through cluster_proxy")
 	errNotOurs  = errors.New("a connection was asked for by no attempt")
-	errCrowded  = errors.New("no endpoint has room for a connection")
 	errStranger = errors.New("the client has no address that a PROXY header could name")
 )
 

@@ -220,8 +220,9 @@ func TestNoRoomTwice(t *testing.T) {
 		t.Fatalf("got %v, want %v", got, health.Again)
 	}
 	s.open.Store(false) // as the lease is settled
-	if err := s.pick(); !errors.Is(err, errCrowded) {
-		t.Errorf("got %v, want %v", err, errCrowded)
+	var refused *cluster.Refused
+	if err := s.pick(); !errors.As(err, &refused) || s.attempts != 1 {
+		t.Errorf("got %v, and %d attempts", err, s.attempts)
 	}
 	if st := statusOf(t, "web"); st.Endpoints[0].Active != 0 {
 		t.Errorf("got %d attempts under way, want 0", st.Endpoints[0].Active)

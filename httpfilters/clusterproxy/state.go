@@ -95,12 +95,14 @@ func (s *state) expire() {
 // pick leases an endpoint for the next attempt. After one that had no room for a connection, or with which it took as long
 // as it may, it is one that wasn't tried.
 func (s *state) pick() error {
-	if err := s.request.Pick(&s.lease, s.key); err != nil {
-		return err
+	var err error
+	if s.onward {
+		err = s.request.PickOther(&s.lease, s.key)
+	} else {
+		err = s.request.Pick(&s.lease, s.key)
 	}
-	if s.onward && s.request.Tried(s.lease.Endpoint()) {
-		s.lease.Done(cluster.Outcome{Kind: health.Aborted})
-		return errCrowded
+	if err != nil {
+		return err
 	}
 	s.leased()
 	s.picked = true
