@@ -94,7 +94,7 @@ func FuzzPick(f *testing.F) {
 	f.Fuzz(func(t *testing.T, config uint8, seed, key uint64, ignore uint32, data []byte) {
 		c := fuzzConfigs[int(config)%len(fuzzConfigs)]
 		p := readPool(data)
-		q := Query{Seed: seed, Key: key, HasKey: seed%5 != 0, Tried: p.tried, Without: p.without, Ignore: Bars(ignore)}
+		q := Query{Seed: seed, Key: key, HasKey: seed%5 != 0, Tried: slices.Concat(p.tried, p.without), Without: len(p.without), Ignore: Bars(ignore)}
 		s := mustNew(t, c, p.endpoints, nil)
 		want, before := p.candidates(q.Ignore), p.loads()
 		got, ok := s.Pick(q)

@@ -38,9 +38,8 @@ type Query struct {
 	// Tried are the endpoints of earlier attempts. They are chosen again only when nothing else can be. The slice is
 	// read only and not kept.
 	Tried []*Live
-	// Without are endpoints that aren't chosen, whatever else there is: they have no room for such an attempt. The slice is
-	// read only and not kept, either.
-	Without []*Live
+	// Without is how many of the last of Tried aren't chosen at all: they have no room for such an attempt.
+	Without int
 	// Ignore are bars that don't count: Health to fail open.
 	Ignore Bars
 	// Spill says that endpoints in Reserve are better than any of Tried, once all others were tried. One that is Full and
@@ -50,8 +49,7 @@ type Query struct {
 
 // allows says whether an endpoint can be chosen.
 func (q *Query) allows(l *Live) bool {
-	return l.bars.Load()&^uint32(q.Ignore) == 0 && (len(q.Tried) == 0 || !slices.Contains(q.Tried, l)) &&
-		(len(q.Without) == 0 || !slices.Contains(q.Without, l))
+	return l.bars.Load()&^uint32(q.Ignore) == 0 && (len(q.Tried) == 0 || !slices.Contains(q.Tried, l))
 }
 
 // Set is a list of endpoints, prepared for a policy. It is safe for concurrent use.
@@ -211,7 +209,7 @@ func (s *Set) Pick(q Query) (place int, ok bool) {
 		}
 		q.Ignore = ignore
 	}
-	q.Tried = nil
+	q.Tried = q.Tried[len(q.Tried)-q.Without:]
 	return s.pick(&q)
 }
 

@@ -153,8 +153,9 @@ func TestTried(t *testing.T) {
 				t.Errorf("got %v, want all on the first", got)
 			}
 		})
-		q.Without = []*Live{a}
 		t.Run("not_one_without_room", func(t *testing.T) {
+			q := keyed("k", b, a)
+			q.Without = 1
 			if i, ok := s.Pick(q); ok {
 				t.Errorf("got %d, want none", i)
 			}

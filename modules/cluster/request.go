@@ -112,13 +112,13 @@ func (r *Request) spills(roster *roster, view *health.View) bool {
 // Pick leases an endpoint for the next attempt: one at which none has failed, if there is one. When attempts have failed at
 // all that are offered, it is one in reserve: a backup, or one of a priority that isn't served. The error is a *Refused;
 // then there is no lease. key is what to choose by, for a balancer that has one. No lease of the request is open.
-func (r *Request) Pick(l *Lease, key Key) error { return r.pick(l, key, nil) }
+func (r *Request) Pick(l *Lease, key Key) error { return r.pick(l, key, 0) }
 
 // PickOther is Pick for those that come back to no endpoint: it refuses if all were tried.
-func (r *Request) PickOther(l *Lease, key Key) error { return r.pick(l, key, slices.Clip(r.tried)) }
+func (r *Request) PickOther(l *Lease, key Key) error { return r.pick(l, key, len(r.tried)) }
 
-// pick is Pick, but for the endpoints that aren't chosen whatever else there is.
-func (r *Request) pick(l *Lease, key Key, without []*balancers.Live) error {
+// pick is Pick, without so many of those that were tried last.
+func (r *Request) pick(l *Lease, key Key, without int) error {
 	c := r.cluster
 	query := balancers.Query{Key: key.hash, HasKey: key.set, Tried: r.tried, Without: without}
 	if c.key.Source != balancers.NoKey && !key.set {
@@ -134,7 +134,7 @@ func (r *Request) pick(l *Lease, key Key, without []*balancers.Live) error {
 		roster, view := c.state.look(now)
 		query.Spill = !waits && r.spills(roster, view)
 		place, ok := roster.pick(&query)
-		if !ok && why == health.NoEndpoint && r.crowded(roster, view, without) {
+		if !ok && why == health.NoEndpoint && r.crowded(roster, view, without > 0) {
 			c.state.crowded.Add(1)
 			why = health.EndpointRequests
 		}
@@ -154,19 +154,21 @@ func (r *Request) pick(l *Lease, key Key, without []*balancers.Live) error {
 			return c.refuse(why)
 		}
 		if why == health.EndpointRetries {
-			query.Without, waits = append(query.Without, &e.live), waits || view.Offers(place)
+			query.Tried = append(query.Tried, &e.live)
+			query.Without++
+			waits = waits || view.Offers(place)
 		}
 	}
 }
 
 // crowded says whether nothing could be picked since endpoints are full: those that are offered, but for the ones at which an
-// attempt has failed, if without has them.
-func (r *Request) crowded(roster *roster, view *health.View, without []*balancers.Live) bool {
-	if len(without) == 0 {
+// attempt has failed, if it is about others.
+func (r *Request) crowded(roster *roster, view *health.View, others bool) bool {
+	if !others {
 		return view.Offered() > 0
 	}
 	for place, e := range roster.endpoints {
-		if view.Offers(place) && (!slices.Contains(without, &e.live) || slices.Contains(r.full, e)) {
+		if view.Offers(place) && (!r.Tried(e) || slices.Contains(r.full, e)) {
 			return true
 		}
 	}

@@ -87,7 +87,7 @@ func (r *roster) pick(q *balancers.Query) (int, bool) {
 	}
 	// Another balancer may keep what it is given.
 	own := *q
-	own.Tried, own.Without = slices.Clone(q.Tried), slices.Clone(q.Without)
+	own.Tried = slices.Clone(q.Tried)
 	return r.picker.Pick(own)
 }
 
