@@ -127,6 +127,8 @@ type Attempt struct {
 	retry int64
 	// trial is the number of the trial that the attempt is; 0 if it is none.
 	trial uint64
+	// blamed says that the endpoint's health knows of its failure, and hears nothing more of it.
+	blamed atomic.Bool
 }
 
 // The states of an attempt.
@@ -135,10 +137,8 @@ const (
 	attemptOpen
 	// attemptConnected is an open one that is no retry any longer.
 	attemptConnected
-	// attemptProven is one whose endpoint's health knows what to make of it, too: it was a success, or is to blame.
+	// attemptProven is one whose endpoint's health knows of its success, too.
 	attemptProven
-	// attemptBlamed is one that still is a retry, if it was, and whose endpoint's health knows of its failure.
-	attemptBlamed
 )
 
 // Try begins an attempt at an endpoint of a view, unless there would be too many at it.
@@ -212,7 +212,7 @@ func (a *Attempt) Accepted() { a.connected() }
 
 // connected takes the attempt out of the retries.
 func (a *Attempt) connected() {
-	if (a.state.CompareAndSwap(attemptOpen, attemptConnected) || a.state.CompareAndSwap(attemptBlamed, attemptProven)) && a.retry > 0 {
+	if a.state.CompareAndSwap(attemptOpen, attemptConnected) && a.retry > 0 {
 		a.e.attempts.add(0, -1)
 		a.r.discharge()
 	}
@@ -222,7 +222,7 @@ func (a *Attempt) connected() {
 // something. In the end its outcome tells no more, unless it is a failure. Only the first call has an effect.
 func (a *Attempt) Proven(now time.Time) {
 	a.connected()
-	if a.state.CompareAndSwap(attemptConnected, attemptProven) {
+	if a.state.CompareAndSwap(attemptConnected, attemptProven) && !a.blamed.Load() {
 		a.r.c.settle(a.e, a.trial, Outcome{}, now)
 	}
 }
@@ -330,12 +330,20 @@ func (a *Attempt) settle(o Outcome, was uint32, now time.Time) {
 	if o.Kind == Timeout {
 		c.stats.timeouts.Add(1)
 	}
+	if !a.blamed.Load() {
+		a.tell(o, was, now)
+	}
+}
+
+// tell tells the endpoint's health of an outcome, if there is news.
+func (a *Attempt) tell(o Outcome, was uint32, now time.Time) {
+	c := a.r.c
 	fails, _ := c.cfg.Load().sees(o)
 	if fails && o.Kind == Answer && a.r.blamed.Swap(true) {
 		// A request that every endpoint answers with an error must not take out all of them: the first one has the blame.
 		o, fails = Outcome{Kind: Aborted}, false
 	}
-	if was != attemptProven && was != attemptBlamed {
+	if was != attemptProven {
 		c.settle(a.e, a.trial, o, now)
 	} else if fails {
 		c.settle(a.e, 0, o, now)
@@ -352,14 +360,8 @@ func (a *Attempt) leaves(o Outcome, now time.Time) bool {
 			return true
 		}
 	}
-	if fails, _ := c.cfg.Load().sees(o); !fails {
-		return true
-	}
-	if a.state.CompareAndSwap(attemptOpen, attemptBlamed) || a.state.CompareAndSwap(attemptConnected, attemptProven) {
-		if a.r.blamed.Swap(true) {
-			o = Outcome{Kind: Aborted} // as in settle
-		}
-		c.settle(a.e, a.trial, o, now)
+	if fails, _ := c.cfg.Load().sees(o); fails && !a.blamed.Swap(true) {
+		a.tell(o, a.state.Load(), now)
 	}
 	v = c.View(now)
 	return v.Offered()+v.Spare() > 0
@@ -367,7 +369,7 @@ func (a *Attempt) leaves(o Outcome, now time.Time) bool {
 
 // asRetry returns 1 if the attempt counts as a retry in a state, else 0.
 func (a *Attempt) asRetry(was uint32) int64 {
-	if was == attemptOpen || was == attemptBlamed {
+	if was == attemptOpen {
 		return a.retry
 	}
 	return 0

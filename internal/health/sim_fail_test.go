@@ -92,7 +92,7 @@ func (s *sim) crowded(req *simRequest) {
 // reject settles an attempt whose answer is tried again. If it stands, the attempt goes on as if nothing had been asked.
 func (s *sim) reject(req *simRequest, f Failure, random uint64, want Decision) {
 	a, charged := req.attempt, req.charged
-	alone := want.Action == Again && s.m.fails(f.Outcome) && !s.others(a.e.key)
+	alone := want.Action == Again && !s.others(a.e.key)
 	var got Decision
 	if alone {
 		got = a.a.Reject(f, random, s.now)
@@ -136,16 +136,10 @@ func (s *sim) others(key string) bool {
 
 // blame tells the model's health of an answer whose attempt goes on.
 func (s *sim) blame(req *simRequest, o Outcome) {
-	a := req.attempt
-	if a.proven {
-		return
+	if a := req.attempt; s.m.fails(o) {
+		s.tell(req, a, o)
+		a.blamed = true
 	}
-	if req.blamed {
-		o = Outcome{Kind: Aborted}
-	}
-	req.blamed = true
-	s.m.settle(a.e, a, o)
-	a.proven = true
 }
 
 // wantFail returns what must be said to a failure, apart from time and budget.

@@ -93,6 +93,8 @@ type simAttempt struct {
 	trial bool
 	// proven means that its success was told before its end.
 	proven bool
+	// blamed means that its failure was.
+	blamed bool
 }
 
 type simConn struct {

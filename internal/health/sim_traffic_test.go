@@ -132,6 +132,14 @@ func (s *sim) settled(req *simRequest, o Outcome, keepCharge bool) {
 	if a.retry && !keepCharge {
 		s.discharge(req)
 	}
+	s.tell(req, a, o)
+}
+
+// tell tells the model's health of an outcome, unless that knows of a failure of the attempt.
+func (s *sim) tell(req *simRequest, a *simAttempt, o Outcome) {
+	if a.blamed {
+		return
+	}
 	if o.Kind == Answer && s.m.fails(o) {
 		if req.blamed {
 			o = Outcome{Kind: Aborted}
@@ -145,7 +153,7 @@ func (s *sim) settled(req *simRequest, o Outcome, keepCharge bool) {
 func (s *sim) connected(a *simAttempt) {
 	s.note("connected at %s", a.e.key)
 	s.noRetry(a)
-	if a.trial && !a.proven {
+	if a.trial && !a.proven && !a.blamed {
 		s.m.settle(a.e, a, Outcome{})
 		a.proven = true
 	}
@@ -157,7 +165,7 @@ func (s *sim) connected(a *simAttempt) {
 func (s *sim) proven(a *simAttempt) {
 	s.note("proven at %s", a.e.key)
 	s.noRetry(a)
-	if !a.proven {
+	if !a.proven && !a.blamed {
 		s.m.settle(a.e, a, Outcome{})
 	}
 	a.proven = true
