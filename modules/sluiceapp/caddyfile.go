@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-sluice/sluice/caddyfile/args"
+	"github.com/caddy-sluice/sluice/internal/netguard"
 	"github.com/caddy-sluice/sluice/modules/cluster"
 )
 
@@ -27,12 +28,19 @@ func parseOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if err := app.unmarshalBlock(d, given); err != nil {
 		return nil, err
 	}
-	return app.option(d)
+	return app.option(d, given)
 }
 
-// option returns what becomes of the global option.
-func (a *App) option(d *caddyfile.Dispenser) (any, error) {
-	config, err := json.Marshal(a)
+// option returns what becomes of the global option. What was given is in it, also if it is the default: the next block asks.
+func (a *App) option(d *caddyfile.Dispenser, given options) (any, error) {
+	var value any = a
+	if _, guarded := given["guard"]; guarded {
+		value = struct {
+			*App
+			Guard netguard.Mode `json:"guard"`
+		}{a, a.Guard}
+	}
+	config, err := json.Marshal(value)
 	if err != nil { // never null: that is an app without limits and clusters
 		return nil, d.WrapErr(err)
 	}
@@ -58,10 +66,10 @@ func (a *App) option(d *caddyfile.Dispenser) (any, error) {
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return a.unmarshalBlock(d, nil)
+	return a.unmarshalBlock(d, make(options))
 }
 
-// unmarshalBlock reads a block. given are the options of the blocks before.
+// unmarshalBlock reads a block. given are the options of the blocks before; it gets those that may be the default.
 func (a *App) unmarshalBlock(d *caddyfile.Dispenser, given options) error {
 	d.Next() // consume option name
 	return args.Block(d, func(d *caddyfile.Dispenser) error { return a.unmarshalOption(d, given) }, "cluster")
@@ -90,6 +98,7 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser, given options) (err error)
 	case "body_memory":
 		a.BodyMemory, err = args.Bytes(d)
 	case "guard":
+		given["guard"] = nil
 		a.Guard, err = cluster.UnmarshalGuard(d)
 	case "cluster":
 		err = a.unmarshalCluster(d)

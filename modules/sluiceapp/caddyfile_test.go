@@ -77,13 +77,27 @@ func TestSecondBlock(t *testing.T) {
 	}
 }
 
+// TestSecondBlockGuard checks that a block can't take away the guard that one before asks for, also if it is the default.
+func TestSecondBlockGuard(t *testing.T) {
+	app, err := parseOption(caddyfile.NewTestDispenser("sluice {\nguard dns\n}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if app, err = parseOption(caddyfile.NewTestDispenser("sluice {\nbody_memory 1MiB\n}"), app); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := parseOption(caddyfile.NewTestDispenser("sluice {\nguard off\n}"), app); err == nil || !strings.Contains(err.Error(), "guard is given twice") {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 // TestOptionWritten checks that an app which can't be written down is an error, and not no app.
 func TestOptionWritten(t *testing.T) {
 	d := caddyfile.NewTestDispenser("sluice")
 	d.Next()
 	aggression := math.NaN()
 	app := App{Clusters: map[string]*cluster.Config{"web": {SlowStart: &cluster.SlowStart{Aggression: &aggression}}}}
-	if got, err := app.option(d); err == nil || !strings.Contains(err.Error(), "Testfile:1") {
+	if got, err := app.option(d, nil); err == nil || !strings.Contains(err.Error(), "Testfile:1") {
 		t.Errorf("got %v, %v, want an error with the line", got, err)
 	}
 }
