@@ -221,11 +221,13 @@ func percent(d *caddyfile.Dispenser, low, high int, needsSign bool) (int, error)
 	}
 	digits, signed := strings.CutSuffix(value, "%")
 	n, err := strconv.Atoi(digits)
-	if err != nil || needsSign && !signed {
+	switch {
+	case err != nil:
 		return 0, d.Errf("%s: %q is not a percentage from %d%% to %d%%", name, value, low, high)
-	}
-	if n < low || n > high {
+	case n < low || n > high:
 		return 0, d.Errf("%s: %q is out of range, %d%% to %d%%", name, value, low, high)
+	case needsSign && !signed:
+		return 0, d.Errf("%s: %q has no percent sign: write %d%%", name, value, n)
 	}
 	return n, nil
 }

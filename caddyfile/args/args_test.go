@@ -163,7 +163,7 @@ func TestErrors(t *testing.T) {
 		{"Number", "opt 99999999999999999999", `opt: "99999999999999999999" is not a number`},
 		{"Number", "opt 1 2", `opt takes one argument, got also "2"`},
 		{"Percent", "opt", "opt needs an argument"},
-		{"Percent", "opt 20", `opt: "20" is not a percentage from 1% to 200%`},
+		{"Percent", "opt 20", `opt: "20" has no percent sign: write 20%`},
 		{"Percent", "opt %", `opt: "%" is not a percentage from 1% to 200%`},
 		{"Percent", "opt 1.5%", `opt: "1.5%" is not a percentage from 1% to 200%`},
 		{"Percent", "opt 0%", `opt: "0%" is out of range, 1% to 200%`},

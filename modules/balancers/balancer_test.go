@@ -212,7 +212,7 @@ func TestCaddyfile(t *testing.T) {
 		{"ring_hash header", "", `ring_hash: key: "header": header needs a name, at Testfile:1`},
 		{"maglev uri {\ntable_size 65536\n}", "", "table_size 65536: invalid option: want a prime, such as 65537, at Testfile:2"},
 		{"maglev uri {\ntable_size 0\n}", "", `table_size: "0" is out of range, 2 to 5000011, at Testfile:2`},
-		{"maglev uri {\nbalance_factor 125\n}", "", `balance_factor: "125" is not a percentage from 100% to 10000%, at Testfile:2`},
+		{"maglev uri {\nbalance_factor 125\n}", "", `balance_factor: "125" has no percent sign: write 125%, at Testfile:2`},
 		{"maglev uri {\nbalance_factor 0%\n}", "", `balance_factor: "0%" is out of range, 100% to 10000%, at Testfile:2`},
 		{"maglev uri {\nbalance_factor 90%\n}", "", `balance_factor: "90%" is out of range, 100% to 10000%, at Testfile:2`},
 		{"maglev uri {\nring_points 9\n}", "", `unrecognized option "ring_points": expected table_size or balance_factor, at Testfile:2`},
