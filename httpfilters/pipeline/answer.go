@@ -103,7 +103,8 @@ func (x *Exchange) answer(err error) error {
 		if at, failed = x.respond(at); failed != nil && x.out.err == nil { // a response is refused once, and for one reason
 			err = x.refuse(failed)
 			x.setErr(err)
-			x.setStatus(statusOf(err))
+			status = statusOf(err)
+			x.setStatus(status)
 		}
 	}
 	x.keepStatus(status)

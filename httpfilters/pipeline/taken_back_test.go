@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -234,4 +235,33 @@ func TestNoUpgradeOfARefused(t *testing.T) {
 	if f.get("/"); len(asked) != 1 || asked[0] {
 		t.Errorf("got %v, want one refusal", asked)
 	}
+}
+
+// A status that can't be is one that no answer gets: it stays that of the refusal whose words go out.
+func TestImpossibleStatusOfASecondRefusal(t *testing.T) {
+	f := &flow{TB: t, handler: newHandler(t,
+		entry{name: "front", response: onResponse(func(x *Exchange) error {
+			x.Response().Status = 1000
+			return nil
+		})},
+		entry{name: "fails", response: onResponse(func(*Exchange) error { return inOwnWords(http.StatusBadGateway) })},
+		entry{name: "rejects", request: onRequest(func(*Exchange) error { return Reject(http.StatusForbidden, errTest) })})}
+	if tr := f.get("/"); tr.Code != http.StatusBadGateway || tr.Body.String() != "own words" {
+		t.Errorf("got %d %q, %v", tr.Code, tr.Body, tr.err)
+	}
+}
+
+// Values that a handler in front shares between requests are only read.
+func TestSharedValues(t *testing.T) {
+	h, shared := newHandler(t, once(Reject(http.StatusBadGateway, errTest))), []string{"front"}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { // waited for below; the race detector looks
+			w := httptest.NewRecorder()
+			w.Header()["X-Shared"] = shared
+			r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "/", nil), caddy.NewReplacer(), w, withErrorRoutes())
+			_ = h.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer))
+		})
+	}
+	all.Wait()
 }

@@ -275,8 +275,8 @@ func (w *writer) restore() {
 	header := w.ResponseWriter.Header()
 	clear(header)
 	for _, f := range w.before {
-		if len(f.values) == 1 {
-			f.values[0] = f.first
+		if len(f.values) == 1 && f.values[0] != f.first {
+			f.values = []string{f.first}
 		}
 		header[f.name] = f.values
 	}
