@@ -30,8 +30,8 @@ func (p *Past) release(c *Cluster, e *Endpoint, cfg *Config) {
 	p.endpoints[e.key] = was
 }
 
-// Return is Configure with the policy of before, in place of one that rules no longer: what is known is what was known then,
-// with what was learnt since. SetMembers, which has to follow, takes endpoints that were there then for ones that have never
+// Return is Configure with the policy of before, in place of one that rules no longer: what that has dropped is known again, in
+// place of what was learnt since, and all else as it is now. SetMembers, which has to follow, takes endpoints that were there then for ones that have never
 // been away.
 func (c *Cluster) Return(cfg *Config, past *Past, now time.Time) {
 	c.enter(now)
