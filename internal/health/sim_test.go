@@ -91,10 +91,8 @@ type simAttempt struct {
 	retry bool
 	// trial means that it began as one.
 	trial bool
-	// proven means that its success was told before its end.
-	proven bool
-	// blamed means that its failure was.
-	blamed bool
+	// proven means that its success was told before its end, blamed that its failure was.
+	proven, blamed bool
 }
 
 type simConn struct {
