@@ -27,15 +27,19 @@ var options = map[health.Refusal]string{
 // refuse answers a request that the cluster doesn't take, or for which this machine is short of something: why is that, and
 // err the error for the client.
 func (l *link) refuse(w http.ResponseWriter, r *http.Request, err, why error) error {
-	refused, _ := errors.AsType[*cluster.Refused](why)
+	limit, of := "", "cluster"
+	refused, ok := errors.AsType[*cluster.Refused](why)
+	if ok {
+		limit = options[refused.Why]
+		if refused.Why.OfEndpoint() {
+			of = "endpoint"
+		}
+	}
 	switch {
-	case refused == nil || refused.Why != health.NoEndpoint && options[refused.Why] == "":
+	case limit != "":
+		l.watch.Refused(l.logger, zap.String("limit", limit), zap.String("of", of))
+	case !ok || refused.Why != health.NoEndpoint: // that there is none is in the cluster's log
 		l.watch.Refused(l.logger, zap.Error(why))
-	case refused.Why == health.NoEndpoint: // it is in the cluster's log
-	case refused.Why.OfEndpoint():
-		l.watch.Refused(l.logger, zap.String("limit", options[refused.Why]), zap.String("of", "endpoint"))
-	default:
-		l.watch.Refused(l.logger, zap.String("limit", options[refused.Why]), zap.String("of", "cluster"))
 	}
 	retryAfter(w, l.cluster)
 	return answerError(w, r, http.StatusServiceUnavailable, err)

@@ -132,13 +132,18 @@ func TestEndpointLeavesStalledClient(t *testing.T) {
 	}
 }
 
-// TestNonsenseForStalledClient checks that what an endpoint has said while the client was late isn't forgotten.
-func TestNonsenseForStalledClient(t *testing.T) {
-	b := newRaw(t, func(_ int, c net.Conn) {
+// hasty is an endpoint that answers as soon as it has the header of a request.
+func hasty(t *testing.T, answer string) *raw {
+	return newRaw(t, func(_ int, c net.Conn) {
 		_, _ = http.ReadRequest(bufio.NewReader(c))
-		fmt.Fprint(c, "nonsense\r\n\r\n")
+		fmt.Fprint(c, answer)
 		_, _ = io.Copy(io.Discard, c)
 	})
+}
+
+// TestNonsenseForStalledClient checks that what an endpoint has said while the client was late isn't forgotten.
+func TestNonsenseForStalledClient(t *testing.T) {
+	b := hasty(t, "nonsense\r\n\r\n")
 	s := newSite(t, web([]string{b.address}, object{"passive": object{"fall": 9}}), nil)
 	s.stall(t, "POST", long, strings.Repeat("a", 9000))
 	eventually(t, "failure", func() bool { return failuresOf(t, b.address) == 1 })
@@ -151,11 +156,7 @@ func TestNonsenseForStalledClient(t *testing.T) {
 // TestAnsweredBeforeStall checks that an answer which doesn't wait for the rest of the body is complete at once if both go on
 // at the same time, and that the connection ends with it.
 func TestAnsweredBeforeStall(t *testing.T) {
-	b := newRaw(t, func(_ int, c net.Conn) {
-		_, _ = http.ReadRequest(bufio.NewReader(c))
-		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nraw\r\n0\r\n\r\n")
-		_, _ = io.Copy(io.Discard, c)
-	})
+	b := hasty(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nraw\r\n0\r\n\r\n")
 	s := newSite(t, web([]string{b.address}, nil), nil)
 	s.duplex = true
 	c := s.stall(t, "POST", long, strings.Repeat("a", 9000))
