@@ -176,7 +176,7 @@ func (x *Exchange) replace(err error) {
 		}
 		x.w.WriteHeader(x.response.Status)
 	}
-	x.out.instead = x.w.Header().Clone()
+	x.out.sentHeader = x.w.Header().Clone()
 	_ = http.NewResponseController(x.w).Flush()
 }
 
@@ -188,7 +188,7 @@ func (x *Exchange) replaced() error {
 	// What handlers have set since is of the response that nobody gets. A writer in front may still look at it.
 	header := x.w.Header()
 	clear(header)
-	maps.Copy(header, x.out.instead)
+	maps.Copy(header, x.out.sentHeader)
 	return nil
 }
 

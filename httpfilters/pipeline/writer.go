@@ -59,9 +59,9 @@ type writer struct {
 	err                       error
 	// ending says that the handlers have returned, replaced that the answer in the place of a response that is refused has
 	// gone out already.
-	// instead is the header of that answer.
+	// sentHeader is the header of that answer.
 	ending, replaced bool
-	instead          http.Header
+	sentHeader       http.Header
 	// told says that the body of the request knows of the answer, wrote is how much was written until then.
 	told  bool
 	wrote int64
@@ -297,5 +297,5 @@ func (w *writer) release() {
 	w.watching, w.stage, w.headerOut, w.piped, w.muted = false, fresh, false, false, false
 	w.declared, w.trailers, w.altered, w.broken = 0, false, false, false
 	w.ending, w.replaced, w.told, w.wrote = false, false, false, 0
-	w.content, w.err, w.instead, w.before = bodypipe.HasContent, nil, nil, w.before[:0]
+	w.content, w.err, w.sentHeader, w.before = bodypipe.HasContent, nil, nil, w.before[:0]
 }
