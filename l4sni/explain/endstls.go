@@ -18,10 +18,12 @@ func (c *config) endsTLS(s server, i int) (bool, error) {
 // hasTLS reports whether Caddy ends TLS on a server, by its own rules: with a policy, or by automatic HTTPS.
 func (c *config) hasTLS(s server) (bool, error) {
 	plain, err := onlyPort(s.Listen, c.Apps.HTTP.HTTPPort, 80)
-	if err != nil || plain || len(s.TLSPolicies) > 0 {
-		return !plain && err == nil, err
-	}
-	if s.AutoHTTPS.Disable {
+	switch {
+	case err != nil || plain:
+		return false, err
+	case len(s.TLSPolicies) > 0:
+		return true, nil
+	case s.AutoHTTPS.Disable:
 		return false, nil
 	}
 	secure, err := onlyPort(s.Listen, c.Apps.HTTP.HTTPSPort, 443)
