@@ -31,8 +31,8 @@ func (p *Past) release(c *Cluster, e *Endpoint, cfg *Config) {
 }
 
 // Return is Configure with the policy of before, in place of one that rules no longer: what that has dropped is known again, in
-// place of what was learnt since, and all else as it is now. SetMembers, which has to follow, takes endpoints that were there then for ones that have never
-// been away.
+// place of what was learnt since, and all else as it is now. SetMembers, which has to follow, takes endpoints that were there
+// then for ones that have never been away.
 func (c *Cluster) Return(cfg *Config, past *Past, now time.Time) {
 	c.enter(now)
 	defer c.leave()
